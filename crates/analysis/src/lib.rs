@@ -7,12 +7,13 @@
 #![forbid(unsafe_code)]
 
 pub mod arbitration;
+pub mod catalog;
 pub mod counters;
 mod detectors;
 mod estimate;
 mod facts;
 mod knowledge;
-mod params;
+pub mod params;
 mod ranking;
 mod root_causes;
 pub mod scheduler;

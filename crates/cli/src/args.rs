@@ -38,7 +38,7 @@ const EXIT_STATUS: &str = "\
 Exit status:
   with a COMMAND       the command's, or 128 + n if signal n ended it;
                        125 if convoy itself failed, 126 if the command cannot be executed, 127 if it is missing
-  report, replay FILE, export, top, live PID, serve PID, doctor, recover
+  report, replay FILE, export, top, live PID, serve PID, doctor, findings, recover
                        0, or 2 on failure
   diff                 0, 1 if a limit of --fail-on does not hold, else 2 if one cannot be judged or on failure";
 
@@ -50,7 +50,7 @@ Exit status:
     about = ABOUT,
     after_help = EXIT_STATUS,
     help_template = "{about-with-newline}\n{usage-heading} {usage}\n\n{all-args}{after-help}",
-    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|diagnose|replay|causal|try|investigate|diff|export|top|live|serve|doctor|recover ...",
+    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|diagnose|replay|causal|try|investigate|diff|export|top|live|serve|doctor|findings|recover ...",
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
     max_term_width = 100
@@ -93,6 +93,8 @@ pub enum Verb {
     Try(Box<crate::causal::Try>),
     /// Say what this machine, this user and a program allow, and how to get more
     Doctor(Doctor),
+    /// List the findings that a report can have, or explain one
+    Findings(crate::findings::Findings),
     /// Make a profile of what a killed convoy left behind
     Recover(Recover),
     /// Write man pages or shell completions
@@ -162,13 +164,14 @@ pub struct Run {
     /// Command to run and its arguments
     #[arg(
         value_name = "COMMAND",
+        help_heading = None,
         trailing_var_arg = true,
         conflicts_with = "running"
     )]
     pub command: Vec<OsString>,
 
     /// Say nothing but the report and errors
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = None)]
     pub quiet: bool,
 }
 
@@ -191,6 +194,7 @@ pub struct Record {
     /// Command to run and its arguments
     #[arg(
         value_name = "COMMAND",
+        help_heading = None,
         trailing_var_arg = true,
         required_unless_present = "running",
         conflicts_with = "running"
@@ -198,7 +202,7 @@ pub struct Record {
     pub command: Vec<OsString>,
 
     /// Say nothing but errors
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = None)]
     pub quiet: bool,
 }
 
@@ -226,7 +230,7 @@ pub struct Report {
     pub limits: Limits,
 
     /// Say nothing but the report and errors
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = None)]
     pub quiet: bool,
 }
 
@@ -378,6 +382,15 @@ mod tests {
     #[test]
     fn definition_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_puts_the_command_and_quiet_under_no_group_of_other_options() {
+        let command = Cli::command();
+        for id in ["command", "quiet"] {
+            let arg = command.get_arguments().find(|arg| arg.get_id() == id);
+            assert_eq!(arg.and_then(|arg| arg.get_help_heading()), None, "{id}");
+        }
     }
 
     #[test]

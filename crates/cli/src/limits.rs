@@ -83,12 +83,18 @@ pub struct Limits {
     #[arg(long, value_name = "FACTOR", value_parser = factor, hide_short_help = true,
           default_value_t = Params::default().gain_high)]
     min_gain_bound: f64,
+
+    /// Set a parameter of the analysis by its name; docs/findings.md lists all
+    ///
+    /// Also those without an option of their own. It counts more than the option.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment, hide_short_help = true)]
+    set: Vec<(String, f64)>,
 }
 
 impl Limits {
     /// For the analysis.
     pub fn params(&self) -> Params {
-        Params {
+        let mut params = Params {
             contention_ratio: self.contention_ratio,
             frequency_hz: self.frequency_hz,
             asymmetry_ratio: self.asymmetry_ratio,
@@ -101,8 +107,20 @@ impl Limits {
             n_min: self.n_min,
             top: self.top,
             ..Params::default()
+        };
+        for (name, value) in &self.set {
+            // Refused by the parser otherwise.
+            let _ = params.set(name, *value);
         }
+        params
     }
+}
+
+fn assignment(text: &str) -> Result<(String, f64), String> {
+    let (name, value) = text.split_once('=').ok_or("not NAME=VALUE")?;
+    let value = number(value)?;
+    Params::default().set(name, value)?;
+    Ok((name.to_owned(), value))
 }
 
 fn number(text: &str) -> Result<f64, String> {
@@ -145,6 +163,14 @@ fn factor(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_are_assigned_by_name() {
+        assert_eq!(assignment("gain_mid=1.2"), Ok(("gain_mid".into(), 1.2)));
+        for bad in ["gain_mid", "gain_mid=", "gain_mid=0.5", "gain=2"] {
+            assert!(assignment(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn values_out_of_range_are_refused_with_the_range() {

@@ -13,6 +13,7 @@ mod diff;
 mod doctor;
 mod exit;
 mod export;
+mod findings;
 mod generate;
 mod html;
 mod investigate;
@@ -70,6 +71,7 @@ fn run(cli: Cli) -> Status {
         Some(Verb::Investigate(args)) => investigate::investigate(&args),
         Some(Verb::Try(args)) => causal::attempt(&args),
         Some(Verb::Doctor(doctor)) => doctor::doctor(&doctor),
+        Some(Verb::Findings(args)) => findings::findings(&args),
         Some(Verb::Recover(recover)) => recover::recover(&recover),
         Some(Verb::Generate(args)) => generate::generate(&args),
         Some(Verb::ReplayNative) => replay_native::serve(),

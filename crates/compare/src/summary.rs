@@ -310,7 +310,7 @@ fn found(
     ranked: bool,
 ) -> Found {
     Found {
-        id: finding.id,
+        id: finding.id.as_str(),
         subject: parts(model, keys, &finding.subject),
         title: finding.title.clone(),
         fix: finding

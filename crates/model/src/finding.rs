@@ -3,13 +3,13 @@
 use convoy_estimate::{combine, Agreement, Check, Estimate, Interval, Method, WhatIf};
 use serde::Serialize;
 
-use crate::{GroupId, LoopId, NameId, ObjectId, ProcessId, SiteId, ThreadId};
+use crate::{FindingId, GroupId, LoopId, NameId, ObjectId, ProcessId, SiteId, ThreadId};
 
 /// Something that keeps the program from running in parallel, with evidence and a way out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
-    /// Stable kebab-case id, documented in docs/findings.md: `contended-lock`, `trylock-spin`, ...
-    pub id: &'static str,
+    /// How it was recognized, and of which bottleneck it is a sign: documented in docs/findings.md.
+    pub id: FindingId,
     /// What it is about.
     #[serde(skip)]
     pub subject: Subject,

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod beside_sync;
+mod bottleneck;
 mod build;
 mod chance;
 pub mod finding;
@@ -64,6 +65,7 @@ pub fn is_runtimes_own(frames: &[SiteFrame]) -> bool {
 }
 
 pub use beside_sync::BesideSync;
+pub use bottleneck::{Bottleneck, FindingId};
 pub use chance::differs_by_chance;
 pub use goroutines::*;
 pub use kinds::{is_blocking_acquire, is_lock_by_type, is_lock_kind, kind_of};

@@ -33,9 +33,9 @@ mod tests {
     use convoy_analysis::counters::Analysis;
     use convoy_analysis::Params;
     use convoy_model::finding::{Finding, Gain, Subject};
-    use convoy_model::{Model, ObjectId, SiteId};
+    use convoy_model::{FindingId, Model, ObjectId, SiteId};
 
-    fn finding(id: &'static str, subject: Subject, title: &str) -> Finding {
+    fn finding(id: FindingId, subject: Subject, title: &str) -> Finding {
         Finding {
             id,
             subject,
@@ -72,10 +72,22 @@ mod tests {
 
     #[test]
     fn the_room_of_the_first_finding_speaks() {
-        let lock = finding("contended-lock", Subject::Object(ObjectId(0)), "a lock");
-        let other = finding("contended-lock", Subject::Object(ObjectId(1)), "b lock");
-        let code = finding("serial-code", Subject::Code(SiteId(0)), "a phase");
-        let late = finding("serial-code", Subject::Code(SiteId(1)), "another phase");
+        let lock = finding(
+            FindingId::ContendedLock,
+            Subject::Object(ObjectId(0)),
+            "a lock",
+        );
+        let other = finding(
+            FindingId::ContendedLock,
+            Subject::Object(ObjectId(1)),
+            "b lock",
+        );
+        let code = finding(FindingId::SerialCode, Subject::Code(SiteId(0)), "a phase");
+        let late = finding(
+            FindingId::SerialCode,
+            Subject::Code(SiteId(1)),
+            "another phase",
+        );
         let own = [code.clone(), late.clone()];
         let of = |first: &Finding| verdict(std::slice::from_ref(first), Some(&own));
         assert_eq!(of(&code), "scheduler");

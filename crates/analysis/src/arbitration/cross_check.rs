@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use convoy_model::finding::Finding;
 use convoy_model::words::percent;
-use convoy_model::{Model, ObjectId, OffCpu, OffReason, Sched};
+use convoy_model::{FindingId, Model, ObjectId, OffCpu, OffReason, Sched};
 
 use crate::facts::concurrency::{at_least, low_or_none};
 use crate::facts::run_view::is_any_event;
@@ -24,7 +24,7 @@ const AGREES: f64 = 0.5;
 
 /// Findings whose gain is not that waits are shorter: what wakes threads for nothing costs CPU time, and who keeps one
 /// from its lock works meanwhile.
-const NOT_BY_WAITS: [&str; 2] = ["futile-wakeups", "starved-thread"];
+const NOT_BY_WAITS: [FindingId; 2] = [FindingId::FutileWakeups, FindingId::StarvedThread];
 
 /// Says of each finding on an object what the scheduler says of the waits for it: the others are left as they
 /// are. Findings of this crate need no check.

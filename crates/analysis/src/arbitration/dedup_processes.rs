@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use convoy_model::finding::Finding;
+use convoy_model::FindingId;
 use convoy_model::ProcessId;
 
 use crate::facts::life_spans::share_within;
@@ -10,7 +11,7 @@ use crate::facts::process_view::{site_with_most, ProcessView};
 use crate::words::{evidence, place_of};
 
 /// What makes findings of two processes the same.
-pub(crate) type Key<'a> = (&'static str, (&'a str, &'a str), String);
+pub(crate) type Key<'a> = (FindingId, (&'a str, &'a str), String);
 
 /// A finding about a lock, by what it says, the program and the place where the lock is used most. `None`: of
 /// something else, which belongs to its process.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use convoy_model::finding::{Evidence, Finding, Subject};
 use convoy_model::words::percent;
-use convoy_model::{FunctionKey, GroupId, ProcessId, SiteId};
+use convoy_model::{FindingId, FunctionKey, GroupId, ProcessId, SiteId};
 
 use crate::detectors::blocking_calls;
 use crate::detectors::blocking_io;
@@ -272,7 +272,10 @@ impl<'a> Told<'a> {
     ) {
         let cx = self.cx;
         let function = |f: &Finding| cx.function(site(&f.subject)?);
-        let futexes = self.findings.iter().filter(|f| f.id == "contended-futex");
+        let futexes = self
+            .findings
+            .iter()
+            .filter(|f| f.id == FindingId::ContendedFutex);
         let small = small_io::findings(self.cx, &futexes.filter_map(function).collect());
         let worth = small.iter().filter(|(_, f)| self.cx.is_worth(f));
         let written: BTreeSet<_> = worth.flat_map(|(of, _)| &of.writes).collect();
@@ -335,7 +338,7 @@ impl<'a> Told<'a> {
         let cx = self.cx;
         self.findings.retain(|frequent| {
             let taker = site(&frequent.subject).and_then(|at| cx.function(at));
-            let (Some(taker), "frequent-lock") = (taker, frequent.id) else {
+            let (Some(taker), FindingId::FrequentLock) = (taker, frequent.id) else {
                 return true;
             };
             let spins = loops.iter_mut().find(|spin| {
@@ -346,7 +349,7 @@ impl<'a> Told<'a> {
             if let Some(spin) = spins {
                 let ratio = frequent.share_of_thread_time;
                 let text = format!(
-                    "taking it and letting it go are {} of the CPU time besides",
+                    "acquiring and releasing it takes {} more of the CPU time",
                     percent(ratio)
                 );
                 spin.evidence.push(evidence("locking_ratio", ratio, text));
@@ -374,7 +377,11 @@ impl<'a> Told<'a> {
 
     /// How many threads, jobs and processors there are.
     fn threads(&mut self, limited: Vec<Finding>) {
-        if !self.findings.iter().any(|f| f.id == "too-few-threads") {
+        if !self
+            .findings
+            .iter()
+            .any(|f| f.id == FindingId::TooFewThreads)
+        {
             self.findings.extend(thread_count::finding(self.cx));
         }
         if !self.findings.iter().any(|f| self.cx.is_worth(f)) {
@@ -409,8 +416,8 @@ fn is_explained(contended: &Finding, holders: &[Holder]) -> bool {
 fn goes_with(small: &[(Functions, Finding)], found: &Finding, at: &FunctionKey) -> bool {
     let mut better = small.iter().filter(|(_, f)| f.gain.mid >= found.gain.mid);
     match found.id {
-        "contended-futex" => better.any(|(of, _)| of.locks.contains(at)),
-        "serial-code" => {
+        FindingId::ContendedFutex => better.any(|(of, _)| of.locks.contains(at)),
+        FindingId::SerialCode => {
             better.any(|(of, f)| of.writes.contains(at) && f.share_of_thread_time >= MOSTLY)
         }
         _ => false,
@@ -420,7 +427,9 @@ fn goes_with(small: &[(Functions, Finding)], found: &Finding, at: &FunctionKey) 
 /// Processes that wait in loops for the one that has most work do so because of it: with even work, both go.
 fn with_loops(cx: &RunFacts, imbalance: &mut Finding, loops: &[Finding]) {
     let processes = match &imbalance.subject {
-        Subject::Processes(processes) if imbalance.id == "thread-imbalance" => processes.clone(),
+        Subject::Processes(processes) if imbalance.id == FindingId::ThreadImbalance => {
+            processes.clone()
+        }
         _ => return,
     };
     let spins = |f: &&Finding| match f.subject {

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent};
+use convoy_model::FindingId;
 use convoy_model::{GroupId, OffCpu, OffReason, ProcessId, SiteId, ThreadId};
 
 use self::directions::Directions;
@@ -325,7 +326,7 @@ fn said(view: &RunView, kind: (String, usize), pool: &Pool, waited: f64) -> Opti
     let idle = pool.sum(|calls| calls.idle) / life.max(1.0);
     let n = pool.sum(|calls| calls.n as f64);
     Some(Finding {
-        id: "blocking-calls",
+        id: FindingId::BlockingCalls,
         subject: Subject::Code(site),
         title: format!(
             "{} {what} for {} of {} time and hardly ever without work: most at {place}",

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Evidence, Finding, Subject};
 use convoy_model::words::{percent, plural};
+use convoy_model::FindingId;
 use convoy_model::{OffId, OffReason};
 
 use crate::estimate::saving::Saving;
@@ -64,7 +65,7 @@ fn finding(cx: &RunFacts, reason: OffReason, blocked: &Blocked) -> Option<Findin
     list.extend(waited_for(cx, blocked));
     list.extend(files(view, blocked));
     Some(Finding {
-        id: "blocking-io",
+        id: FindingId::BlockingIo,
         subject: match file {
             Some(name) => Subject::File(name, site),
             None => Subject::Code(site),

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Gain, Subject};
 use convoy_model::words::{duration, percent, plural};
+use convoy_model::FindingId;
 use convoy_model::{
     passes_on, BesideSync, FunctionKey, GroupId, LoopId, Model, OffReason, ProcessId, SchedThread,
     Site, SiteFrame, SpinKind, SpinLoop, SyncCode, ThreadId,
@@ -248,10 +249,10 @@ fn finding(cx: &RunFacts, spinners: &Spinners, burnt: f64, loss: &Loss) -> Optio
         ))
     }));
     Some(Finding {
-        id: "busy-waiting",
+        id: FindingId::BusyWaiting,
         subject: Subject::Loop(row.spin),
         title: format!(
-            "waiting on the processor {} {place} takes {} of the CPU time, in {name}",
+            "busy-waiting {} {place} takes {} of the CPU time, in {name}",
             if lock.is_some() {
                 "for the lock at"
             } else {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
+use convoy_model::FindingId;
 use convoy_model::{
     passes_on, GroupId, ObjectId, OffCpu, OffReason, Process, ProcessId, SchedThread, SiteFrame,
     SiteId, ThreadId,
@@ -192,7 +193,7 @@ pub(crate) fn is_of_monitors(view: &RunView, found: &Finding) -> bool {
     let Subject::Code(site) = found.subject else {
         return false;
     };
-    found.id == "contended-futex" && is_for_a_monitor(view, Some(site))
+    found.id == FindingId::ContendedFutex && is_for_a_monitor(view, Some(site))
 }
 
 /// Whether the shown frame is the program's own: a runtime that parks its threads waits for work, not for locks.
@@ -419,7 +420,7 @@ impl Case<'_> {
             list.push(evidence("futexes", words as f64, text));
         }
         Some(Finding {
-            id: "contended-futex",
+            id: FindingId::ContendedFutex,
             subject: Subject::Code(site),
             title: format!(
                 "{} wait for one another {}{place}, {} of their time",

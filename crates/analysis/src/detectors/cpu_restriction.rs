@@ -2,6 +2,7 @@
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent, plural};
+use convoy_model::FindingId;
 
 use crate::estimate::saving::Saving;
 use crate::facts::concurrency::levels;
@@ -65,10 +66,10 @@ pub(crate) fn finding(cx: &RunFacts) -> Option<Finding> {
     }
     let life = view.lives(&view.workers);
     Some(Finding {
-        id: "kept-off-cpus",
+        id: FindingId::KeptOffCpus,
         subject: Subject::Run,
         title: format!(
-            "{} that could run share {used:.1} CPUs of {:.0}, and the others are idle",
+            "{} are runnable, but only {used:.1} of {:.0} CPUs run them: the others are idle",
             plural(view.workers_at_once, "thread"),
             view.cpus
         ),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent, plural};
+use convoy_model::FindingId;
 use convoy_model::{
     FunctionKey, GroupId, NameId, OffCpu, OffReason, SchedThread, SiteFrame, SiteId, ThreadId,
 };
@@ -277,7 +278,7 @@ impl Case {
             ),
         };
         Some(Finding {
-            id: "contended-file-lock",
+            id: FindingId::ContendedFileLock,
             subject: Subject::Code(site),
             title: format!(
                 "{who} wait for {lock} {} of their time, at {place}",

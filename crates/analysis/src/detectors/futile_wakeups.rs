@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
+use convoy_model::FindingId;
 use convoy_model::{ObjectId, Use};
 use convoy_profile::{ObjectKind, Op};
 
@@ -114,7 +115,7 @@ fn finding(cx: &ProcessFacts, event: &EventRow) -> Option<Finding> {
     let here = place_of(view, site_with_most(broadcast, |u| u.calls));
     let of_calls = waits / calls.max(1) as f64;
     Some(Finding {
-        id: "futile-wakeups",
+        id: FindingId::FutileWakeups,
         subject: Subject::Object(event.object),
         title: format!(
             "{}: {} of the wake-ups are for nothing, {} a second",

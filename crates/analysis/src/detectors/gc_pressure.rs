@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
+use convoy_model::FindingId;
 use convoy_model::{ProcessId, SiteId};
 
 use crate::detectors::task_granularity::{as_before, is_in, SCHEDULER};
@@ -125,10 +126,10 @@ impl Samples {
         let place = view.place(Some(site));
         let name = view.process_at(process)?.title();
         Some(Finding {
-            id: "garbage-collection",
+            id: FindingId::GarbageCollection,
             subject: Subject::Code(site),
             title: format!(
-                "collecting garbage is {} of what {name} runs, and making memory {}: most is made at {place}",
+                "garbage collection takes {} of the CPU time of {name}, allocation {}: most memory is allocated at {place}",
                 percent(collects),
                 percent(makes)
             ),
@@ -141,7 +142,7 @@ impl Samples {
                 evidence(
                     "allocation_ratio",
                     makes,
-                    format!("{} fell into making memory besides", count(self.makes as f64)),
+                    format!("{} more fell into allocation", count(self.makes as f64)),
                 ),
             ],
             causes: vec![cause(

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
+use convoy_model::FindingId;
 use convoy_model::{bucket_floor, GoProgram, GoState, GroupId};
 
 use crate::detectors::goroutine_pool::are_idle;
@@ -86,10 +87,10 @@ fn finding(view: &RunView, program: &GoProgram) -> Option<Finding> {
         return None;
     }
     Some(Finding {
-        id: "kept-off-cpus",
+        id: FindingId::KeptOffCpus,
         subject: Subject::Processes(vec![program.process]),
         title: format!(
-            "goroutines that could run share {} of Go's (GOMAXPROCS) on {:.0} CPUs",
+            "runnable goroutines share {} of Go's (GOMAXPROCS) on {:.0} CPUs",
             plural(procs as usize, "processor"),
             view.cpus
         ),

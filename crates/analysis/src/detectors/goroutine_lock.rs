@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
+use convoy_model::FindingId;
 use convoy_model::{GroupId, LoopId, OffReason, ProcessId, Site, SiteId, ThreadId, Wake, Waker};
 
 use crate::detectors::busy_waiting::is_inside;
@@ -198,7 +199,7 @@ impl Woken {
         let threads = view.of_process(process);
         let groups: BTreeSet<GroupId> = threads.map(|th| view.role(th.thread)).collect();
         let finding = Finding {
-            id: "contended-futex",
+            id: FindingId::ContendedFutex,
             subject: Subject::Code(site),
             title,
             evidence: vec![
@@ -215,7 +216,7 @@ impl Woken {
                     "scheduler_ratio",
                     no_work,
                     format!(
-                        "{} of what the program runs is the scheduler, locking, waiting and waking (samples)",
+                        "the scheduler, locking, waiting and waking take {} of the CPU time (samples)",
                         percent(no_work)
                     ),
                 ),

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Evidence, Finding, Subject};
 use convoy_model::words::{count, percent, plural};
+use convoy_model::FindingId;
 use convoy_model::{GoPlace, GoProgram, GoWait, GoroutineState, ProcessId, Site, SiteId};
 use convoy_profile::{only_waits, GO_IN_CALL};
 
@@ -54,7 +55,7 @@ const ANSWER: &str = "IO wait";
 const CONDITION: &str = "sync.Cond.Wait";
 /// How Go calls C.
 const CALLS_C: &str = "runtime.cgocall";
-const POOL: &str = "small-pool";
+const POOL: FindingId = FindingId::SmallPool;
 const METHOD: &str = "goroutines that wait, at work as those that do not";
 
 /// Pools that are known: in these functions goroutines wait for nothing else.
@@ -293,7 +294,7 @@ impl<'a> Crowd<'a> {
         let in_call = self.most.is_some_and(|wait| wait.reason == GO_IN_CALL);
         let title = match what {
             What::Pool => {
-                format!("{waiting:.1} goroutines wait in {place} for what {away:.1} others have")
+                format!("{waiting:.1} goroutines wait in {place} for a pool whose members {away:.1} others hold")
             }
             What::Lock if in_call => {
                 format!("goroutines wait for the lock of {place} while its holder is in {at_what}")
@@ -339,12 +340,12 @@ impl<'a> Crowd<'a> {
                  it back before the wait",
             ),
             What::Lock if self.is_in_c(view) => (
-                "contended-futex",
+                FindingId::ContendedFutex,
                 "a lock is kept during a call of C",
                 "make that call outside of the lock, if what it uses may be used by several at once; or one lock per part of the data",
             ),
             What::Lock => (
-                "holder-off-cpu",
+                FindingId::HolderOffCpu,
                 "a lock is kept during a call that waits",
                 "make that call outside of the lock",
             ),
@@ -362,7 +363,7 @@ impl<'a> Crowd<'a> {
             subject: Subject::Code(self.id),
             title,
             evidence: seen,
-            causes: vec![cause(id, why, fix)],
+            causes: vec![cause(id.as_str(), why, fix)],
             undecided: String::new(),
             gain: saving.gain(view, METHOD, "what the others wait for"),
             share_of_thread_time: (waiting / (waiting + away).max(1.0)).min(1.0),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
+use convoy_model::FindingId;
 use convoy_model::{GoProgram, GoState, GoWait, ProcessId, SiteFrame, SiteId};
 
 use crate::detectors::goroutine_lock::CpuTime;
@@ -86,7 +87,7 @@ fn of_program(view: &RunView, program: &GoProgram, kinds: &Kinds) -> Option<Find
     let site = most(sites)?;
     let place = view.place(Some(site));
     Some(Finding {
-        id: "sleep-polling",
+        id: FindingId::SleepPolling,
         subject: Subject::Code(site),
         title: format!(
             "{at_a_time:.1} goroutines are asleep at a time, most at {place}, and nothing can run for {} of the run",

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
+use convoy_model::FindingId;
 use convoy_model::{GoWait, GroupId, ProcessId};
 use convoy_profile::GO_IN_CALL;
 
@@ -133,22 +134,22 @@ fn finding(
     let share = percent(at_work / view.wall);
     let site = most(started.sites.clone())?;
     let finding = Finding {
-        id: "limiting-stage",
+        id: FindingId::LimitingStage,
         subject: Subject::Code(site),
-        title: format!("one goroutine, of {name}, is at work {share} of the run, and others wait for it"),
+        title: format!("one goroutine of {name} is the pipeline's bottleneck: busy {share} of the run, and others wait for it"),
         evidence: vec![
             evidence(
                 "busy_ratio",
                 at_work / view.wall,
                 format!(
-                    "{name}: at work {share} of the run, once at a time in the mean; {} of what the program runs (samples)",
+                    "{name}: busy {share} of the run, one goroutine at a time; {} of the program's CPU time (samples)",
                     percent(of_runs(started.samples))
                 ),
             ),
             evidence(
                 "others_ratio",
                 of_others,
-                format!("all other goroutines: {} of what the program runs", percent(of_others)),
+                format!("all other goroutines: {} of the program's CPU time", percent(of_others)),
             ),
             evidence(
                 "woken",

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Evidence, Finding, Subject};
 use convoy_model::words::{count, duration, percent};
+use convoy_model::FindingId;
 use convoy_model::{GroupId, OffReason, SchedThread, SiteFrame, ThreadId, Waker};
 
 use crate::estimate::saving::{goes_with_larger_pieces, Saving, COLD_NS, NO_WORK, SWITCH_NS};
@@ -424,7 +425,7 @@ impl<'a> Turns<'a> {
         let waited: f64 = self.links.iter().map(|link| link.ns).sum();
         let share = waited / view.lives(&self.threads).max(1.0);
         Some(Finding {
-            id: "lock-step",
+            id: FindingId::LockStep,
             subject: Subject::Groups(self.groups.iter().copied().collect()),
             title,
             evidence: self.evidence(waited),

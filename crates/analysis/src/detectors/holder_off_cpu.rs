@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
+use convoy_model::FindingId;
 use convoy_model::{
     bare, NameId, ObjectId, OffCpu, OffId, OffReason, ProcessId, SiteId, ThreadId, Wake, Waker,
 };
@@ -319,9 +320,9 @@ impl Case {
         let (is_in, of_run) = (in_what(key.reason), percent(share));
         let (id, title, cause) = match key.held {
             Held::Token => (
-                "small-pool",
+                FindingId::SmallPool,
                 format!(
-                    "threads wait at {} for what others have, which are {is_in}{of} at {place} meanwhile: {of_run} of the run",
+                    "threads wait at {} for a pool whose members are all taken, by threads that are {is_in}{of} at {place}: {of_run} of the run",
                     view.place(waiter_site)
                 ),
                 cause(
@@ -333,7 +334,7 @@ impl Case {
                 ),
             ),
             _ => (
-                "holder-off-cpu",
+                FindingId::HolderOffCpu,
                 format!(
                     "threads wait for {lock} while its holder is {is_in}{of} at {place}: {of_run} of the run"
                 ),

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Cause, Finding, Subject};
 use convoy_model::words::{percent, plural};
+use convoy_model::FindingId;
 use convoy_model::{GroupId, Model, OffReason, ProcessId, SiteId, ThreadId, Waker};
 
 use self::languages::{Language, Wait};
@@ -163,10 +164,7 @@ fn finding(
         list.push(time(
             "lock_wait_ns",
             locks,
-            &format!(
-                "they wait for one another at locks of {}'s besides",
-                language.name
-            ),
+            &format!("of waits for other locks of {}", language.name),
         ));
     }
     list.push(evidence(
@@ -177,10 +175,10 @@ fn finding(
     let roles = waits.roles(view);
     let names: Vec<String> = roles.iter().map(|role| view.group_name(*role)).collect();
     let finding = Finding {
-        id: "interpreter-lock",
+        id: FindingId::InterpreterLock,
         subject: Subject::Code(site),
         title: format!(
-            "{} of {} take turns on the interpreter lock ({}), {} of their time: {}",
+            "{} of {} contend for the interpreter lock ({}), {} of their time: {}",
             plural(waits.threads.len(), "thread"),
             language.name,
             language.lock,

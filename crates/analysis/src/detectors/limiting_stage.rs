@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Evidence, Finding, Subject};
 use convoy_model::words::{percent, plural};
+use convoy_model::FindingId;
 use convoy_model::{is_lock_kind, runs, GroupId, OffCpu, OffReason, Runs, ThreadId};
 use convoy_profile::ObjectKind;
 
@@ -230,9 +231,9 @@ fn finding(
         groups.clone(),
         Finding {
             id: if pool {
-                "too-few-threads"
+                FindingId::TooFewThreads
             } else {
-                "limiting-stage"
+                FindingId::LimitingStage
             },
             subject: Subject::Groups(groups),
             title: if alone {
@@ -243,13 +244,13 @@ fn finding(
                 )
             } else if pool {
                 format!(
-                    "{name} has {}, at work {} of the time, and {wait} for it",
+                    "{name} has {}, busy {} of the time, and {wait} for it",
                     plural(slow.threads, "thread"),
                     percent(slow.load().min(1.0))
                 )
             } else {
                 format!(
-                    "{name} is at work {} of its time, those that wait for it {} at least",
+                    "{name} is the pipeline's bottleneck: busy {} of its time; the stages that wait for it {} at least",
                     percent(slow.load().min(1.0)),
                     percent(idle)
                 )

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{duration, percent, plural};
+use convoy_model::FindingId;
 use convoy_model::{
     differs_by_chance, GroupId, OffReason, ProcessId, SchedThread, ThreadId, Waker,
 };
@@ -322,7 +323,7 @@ fn judge_by(
     Some((
         groups,
         Finding {
-            id: "thread-imbalance",
+            id: FindingId::ThreadImbalance,
             subject,
             title: format!(
                 "{name}: {who} works {:.1} times as much as the mean of {n}, and the others wait for it",

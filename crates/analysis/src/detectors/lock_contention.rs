@@ -6,6 +6,7 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Cause, Finding, Gain, Subject};
+use convoy_model::FindingId;
 use convoy_model::{GroupId, ObjectId, OffReason, ThreadId};
 
 use self::stuck::{leave_stuck, TOLD};
@@ -193,19 +194,19 @@ impl Unit<'_> {
         let case = self.case(cx);
         let (id, mut change, (causes, undecided)) = if asymmetric {
             (
-                "asymmetric-contention",
+                FindingId::AsymmetricContention,
                 self.spread_evenly(cx, baseline),
                 self.uneven(),
             )
         } else if self.contended(cx) {
             (
-                "contended-lock",
+                FindingId::ContendedLock,
                 self.without_waits(cx, baseline),
                 case.contended(),
             )
         } else {
             (
-                "frequent-lock",
+                FindingId::FrequentLock,
                 self.without_price(cx, baseline),
                 case.frequent(),
             )
@@ -213,10 +214,10 @@ impl Unit<'_> {
         let guessed = self.locks.iter().any(|id| cx.view.locks.guessed(*id));
         if guessed {
             change.sure = 0.0;
-        } else if id == "contended-lock" && self.is_shorter_than_a_hand_over() {
+        } else if id == FindingId::ContendedLock && self.is_shorter_than_a_hand_over() {
             change.sure *= SURE_OF_SHORT;
         }
-        let all = (id == "contended-lock").then(|| change.clone());
+        let all = (id == FindingId::ContendedLock).then(|| change.clone());
         let less = all
             .as_ref()
             .and_then(|all| self.without_sections(cx, &case, all));
@@ -233,7 +234,7 @@ impl Unit<'_> {
         }
         if let Some(price) = self
             .unseen_price(cx, &case)
-            .filter(|_| id == "contended-lock")
+            .filter(|_| id == FindingId::ContendedLock)
         {
             let price = predict(cx.view, cx.stations, cx.links, &price);
             gain.high = gain.high.max(price.high);
@@ -254,7 +255,7 @@ impl Unit<'_> {
             let why = "one single wait: it may be a thread that is kept from running on purpose";
             gain = unproven(gain, why);
         }
-        if id == "frequent-lock" && self.private(cx) && gain.high < PRIVATE_HIGH {
+        if id == FindingId::FrequentLock && self.private(cx) && gain.high < PRIVATE_HIGH {
             // The price is real, but such locks are mostly there on purpose: one per thread or shard.
             gain = unproven(gain, "nobody else takes it: it may be there on purpose");
         }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
+use convoy_model::FindingId;
 use convoy_model::{GroupId, SchedThread, SiteId, SyncCode, ThreadId};
 
 use crate::estimate::saving::{Saving, NO_WORK};
@@ -88,10 +89,10 @@ impl Samples {
         let site = most(self.places)?;
         let place = view.place(Some(site));
         Some(Finding {
-            id: "frequent-lock",
+            id: FindingId::FrequentLock,
             subject: Subject::Code(site),
             title: format!(
-                "{} of {} spend {} of their CPU time on taking locks and letting them go, most at {place}",
+                "{} of {} spend {} of their CPU time on acquiring and releasing locks, most at {place}",
                 plural(self.threads.len(), "thread"),
                 view.group_name(group),
                 percent(share)

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
+use convoy_model::FindingId;
 use convoy_model::{bare, OffCpu, OffId, OffReason, SiteId, Slice, ThreadId};
 
 use crate::estimate::saving::{together, Saving};
@@ -56,7 +57,7 @@ fn page_faults(cx: &RunFacts) -> Option<Finding> {
     }
     finding(cx, &blocked, 0.0, |place, share| {
         Words {
-        id: "page-faults",
+        id: FindingId::PageFaults,
         title: format!("{share} of the run few threads work because others are in page faults, most at {place}"),
         text: "memory is read in or zeroed page by page, or waits for the lock of the address space",
         fix: format!("touch or read the memory of {place} ahead (MAP_POPULATE, madvise), reuse it, or use huge pages"),
@@ -95,7 +96,7 @@ fn memory_lock(cx: &RunFacts, calls: &Blocked, faulting: f64) -> Option<Finding>
     };
     finding(cx, calls, faulting, |place, share| {
         Words {
-        id: "memory-lock",
+        id: FindingId::MemoryLock,
         title: title(place, share),
         text: match faulting > 0.0 {
             true => "pages that are mapped anew are zeroed when they are first touched, and in no cache then",
@@ -189,7 +190,7 @@ impl InKernel {
 }
 
 struct Words {
-    id: &'static str,
+    id: FindingId,
     title: String,
     text: &'static str,
     fix: String,
@@ -248,9 +249,7 @@ fn finding(
     if besides > 0.0 {
         let text = match faulting > 0.0 {
             true => "of CPU time in page faults: what is mapped anew is touched anew",
-            false => {
-                "of CPU time in the kernel besides, if it is as much for these waits as for others"
-            }
+            false => "more of CPU time in the kernel, if these waits cost as much as others",
         };
         list.push(time("kernel_cpu_ns", besides, text));
     }
@@ -264,7 +263,7 @@ fn finding(
         subject: Subject::Code(site),
         title: words.title,
         evidence: list,
-        causes: vec![cause(words.id, words.text, words.fix)],
+        causes: vec![cause(words.id.as_str(), words.text, words.fix)],
         undecided: String::new(),
         gain,
         share_of_thread_time: share.min(1.0),

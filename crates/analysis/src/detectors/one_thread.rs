@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{duration, percent};
+use convoy_model::FindingId;
 use convoy_model::{
     runs, OffCpu, OffId, OffReason, Process, ProcessId, Runs, SiteId, ThreadId, Waker,
 };
@@ -110,7 +111,7 @@ pub(crate) fn finding(cx: &RunFacts) -> Option<Finding> {
     };
     let share = (works / view.wall).min(1.0);
     Some(Finding {
-        id: "too-few-threads",
+        id: FindingId::TooFewThreads,
         subject: Subject::Run,
         title: format!(
             "{} does {} the work, {} of the run, on one of {:.0} CPUs{}",

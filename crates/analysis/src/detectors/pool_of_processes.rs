@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
+use convoy_model::FindingId;
 use convoy_model::{OffReason, ProcessId, Site, SiteId, ThreadId};
 
 use crate::detectors::task_granularity::is_in;
@@ -227,10 +228,10 @@ impl Samples {
         let name = view.process_at(parent)?;
         let threads = plural(self.threads.len(), "thread");
         Some(Finding {
-            id: "fine-grained-tasks",
+            id: FindingId::FineGrainedTasks,
             subject: Subject::Code(site),
             title: format!(
-                "processes pass on work in small pieces: {} of what the program runs is in {threads} of {} ({}) that hand it out",
+                "a process pool gets its work in small pieces: {} of the CPU time is in {threads} of {} ({}) that hand it out",
                 percent(share),
                 name.name,
                 name.pid
@@ -268,10 +269,10 @@ impl Samples {
         let site = most(self.passed_at)?;
         let name = view.process_at(parent)?;
         Some(Finding {
-            id: "fine-grained-tasks",
+            id: FindingId::FineGrainedTasks,
             subject: Subject::Code(site),
             title: format!(
-                "processes of {} ({}) copy data to one another: {} of what the program runs is that",
+                "processes of {} ({}) copy data to one another: {} of the CPU time",
                 name.name,
                 name.pid,
                 percent(share)

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{duration, percent, plural};
+use convoy_model::FindingId;
 use convoy_model::{CodeFrom, GroupId, OffCpu, OffReason, SchedSource, SiteFrame, SiteId, Slice};
 
 use self::phase::{outermost_first, split, Phase, Piece, DOMINANT};
@@ -339,14 +340,14 @@ impl Phase<'_> {
         let with = if parallelism < 1.1 {
             "works alone".to_owned()
         } else {
-            format!("works with {parallelism:.1} threads at work")
+            format!("works while {parallelism:.1} threads work")
         };
         let at = match serves {
             true => format!("between two waits for a message at {place}"),
             false => format!("in {place}"),
         };
         Some(Finding {
-            id: "serial-code",
+            id: FindingId::SerialCode,
             subject: Subject::Code(first.site?),
             title: format!("{name} {with} {at} for {} of the run", percent(share)),
             evidence: self.evidence(cx, group, (cm, time_low), gain.high, queue),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
+use convoy_model::FindingId;
 use convoy_model::{Process, ProcessId};
 
 use crate::detectors::thread_count::of_others;
@@ -125,7 +126,7 @@ pub(crate) fn finding(cx: &RunFacts) -> Option<Finding> {
     let share = (passes / view.wall).min(1.0);
     let of_one = alike.map_or(String::new(), |name| format!(", most of each in {name}"));
     Some(Finding {
-        id: "serial-jobs",
+        id: FindingId::SerialJobs,
         subject: Subject::Run,
         title: format!(
             "{} ({}) runs {} steps one after the other, {} of the run, on {} of {:.0} CPUs{}",

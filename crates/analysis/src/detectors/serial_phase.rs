@@ -1,6 +1,7 @@
 //! Serial phases: the main thread works alone before, between or after the others (Amdahl).
 
 use convoy_model::finding::{Finding, Subject};
+use convoy_model::FindingId;
 
 use crate::estimate::queueing::Saving;
 use crate::facts::life_spans;
@@ -42,7 +43,7 @@ pub(crate) fn finding(cx: &ProcessFacts) -> Option<Finding> {
     };
     let share = serial / view.wall();
     Some(Finding {
-        id: "serial-phase",
+        id: FindingId::SerialPhase,
         subject: Subject::Thread(main.id),
         title: format!(
             "the main thread works alone for {} of the run",

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent};
+use convoy_model::FindingId;
 use convoy_model::{runs, GroupId, OffReason, ProcessId, Runs, ThreadId};
 
 use crate::estimate::saving::Saving;
@@ -116,7 +117,7 @@ impl Talk {
         let of = view.process_at(server)?;
         let share = self.answer_ns / view.wall;
         Some(Finding {
-            id: "blocking-calls",
+            id: FindingId::BlockingCalls,
             subject: Subject::Run,
             title: format!(
                 "{name} waits for one answer of {} ({}) at a time, {} of the run: {} times, {} each",

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
+use convoy_model::FindingId;
 use convoy_model::{bare, passes_on, Group, GroupId, OffReason, Site, ThreadId};
 use convoy_profile::Op;
 
@@ -83,7 +84,7 @@ pub(crate) fn finding(cx: &ProcessFacts) -> Option<Finding> {
     let (n, each) = (count(churn.n), duration((cpu / churn.n).max(1.0)));
     let hz = churn.n / view.wall() * 1e9;
     Some(Finding {
-        id: "short-lived-threads",
+        id: FindingId::ShortLivedThreads,
         subject: Subject::Group(made.group),
         title: format!(
             "{n} threads are made for {each} of CPU time each, {} {name}",

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent};
+use convoy_model::FindingId;
 use convoy_model::{GroupId, Process, ProcessId};
 
 use crate::detectors::serial_jobs::GENERATIONS;
@@ -263,7 +264,7 @@ fn finding(view: &RunView, id: ProcessId, started: &Started) -> Option<(Vec<Grou
         cpu: (expected, most),
     };
     let finding = Finding {
-        id: "fine-grained-tasks",
+        id: FindingId::FineGrainedTasks,
         subject: Subject::Processes(vec![id]),
         title: format!(
             "{} ({}) starts {} processes, {} a second, most {}: starting them takes {} of the CPU time",

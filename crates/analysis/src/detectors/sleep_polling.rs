@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent, plural};
+use convoy_model::FindingId;
 use convoy_model::{passes_on, GroupId, OffCpu, OffReason, SiteId, ThreadId};
 
 use self::looks::{leave_awaited, waited, Looks};
@@ -160,7 +161,7 @@ pub(crate) fn finding(cx: &RunFacts) -> Option<(Vec<GroupId>, Finding)> {
         )
     }));
     let found = Finding {
-        id: "sleep-polling",
+        id: FindingId::SleepPolling,
         subject: Subject::Code(site),
         title: format!(
             "{} asleep between two looks for work for {} of {} time, most at {place}",

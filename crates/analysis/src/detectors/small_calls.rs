@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent};
+use convoy_model::FindingId;
 use convoy_model::{runs, OffReason, ProcessId, Runs, ThreadId};
 
 use crate::estimate::saving::Saving;
@@ -117,7 +118,7 @@ fn said(view: &RunView, callee: ProcessId, callers: &Callers) -> Option<Finding>
     let of = view.process_at(callee)?;
     let rate = n as f64 / (view.wall / 1e9);
     Some(Finding {
-        id: "fine-grained-tasks",
+        id: FindingId::FineGrainedTasks,
         subject: Subject::Processes(callers.keys().copied().collect()),
         title: format!(
             "{} of {} ask process {} for small things, {} times a second, and wait {} for each answer",

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Cause, Evidence, Finding, Subject};
 use convoy_model::words::{percent, plural};
+use convoy_model::FindingId;
 use convoy_model::{
     CallSamples, FunctionKey, GroupId, NameId, ObjectId, OffReason, ProcessId, Slice, ThreadId,
 };
@@ -232,7 +233,7 @@ impl<'a> Parts<'a> {
         let second = second.and_then(|part| part.place.said(view, one));
         let second = second.map_or_else(String::new, |said| format!("; and {said}"));
         Some(Finding {
-            id: "small-writes",
+            id: FindingId::SmallWrites,
             subject: match lock.and_then(|lock| lock.id) {
                 Some(id) => Subject::Site(id, site),
                 None => Subject::Code(site),

@@ -4,6 +4,7 @@
 //! its work on as many threads.)
 
 use convoy_model::finding::{Finding, Subject};
+use convoy_model::FindingId;
 use convoy_model::ObjectId;
 use convoy_profile::ObjectKind;
 
@@ -122,7 +123,7 @@ impl Region {
         let hz = self.n / view.wall() * 1e9;
         let work = duration(self.work / self.n);
         Some(Finding {
-            id: "fine-grained-tasks",
+            id: FindingId::FineGrainedTasks,
             subject: Subject::Object(event.object),
             title: format!(
                 "{name}: {} regions a second with {work} of work for each thread",

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Gain, Subject};
 use convoy_model::upper_bound::with_error;
+use convoy_model::FindingId;
 use convoy_model::{runs, serves_a_machine, GroupId};
 
 use crate::facts::idle_wait::SATURATED;
@@ -232,10 +233,10 @@ impl Stages {
             false => SURE,
         };
         Finding {
-            id: "load-imbalance",
+            id: FindingId::LoadImbalance,
             subject: Subject::Groups(self.groups.clone()),
             title: format!(
-                "{} is at work {} of its time, the groups it works with {} at least",
+                "{} is the pipeline's bottleneck: busy {} of its time; the groups it works with {} at least",
                 names[slow],
                 percent(self.busiest.min(1.0)),
                 percent(self.laziest)
@@ -323,10 +324,10 @@ impl Stages {
             )
         };
         Finding {
-            id: "slow-stage",
+            id: FindingId::SlowStage,
             subject: Subject::Group(self.groups[slow]),
             title: format!(
-                "{} is at work {} of its time, the groups it works with {} at least",
+                "{} is the pipeline's bottleneck: busy {} of its time; the groups it works with {} at least",
                 names[slow],
                 percent(self.busiest.min(1.0)),
                 percent(self.laziest)

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
+use convoy_model::FindingId;
 use convoy_model::Use;
 use convoy_profile::ObjectKind;
 
@@ -103,10 +104,10 @@ fn finding(cx: &ProcessFacts, row: &LockRow) -> Option<Finding> {
         )
     };
     Some(Finding {
-        id: "starved-thread",
+        id: FindingId::StarvedThread,
         subject: Subject::object_at(row.object, site),
         title: format!(
-            "{name}: a thread of {} waits {} of its time for it, and the others go on until that thread is done",
+            "{name}: a thread of {} starves: it waits {} of its time for the lock, and the others go on until it is done",
             view.group_name(thread.group),
             percent(share(starved, wait))
         ),

@@ -10,6 +10,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
+use convoy_model::FindingId;
 use convoy_model::{differs_by_chance, GroupId, OffReason, ThreadId};
 use convoy_profile::{ObjectKind, Op};
 
@@ -254,7 +255,7 @@ impl Meeting {
         }
         let (id, title, subject) = match straggler {
             Some((thread, _)) => (
-                "straggler",
+                FindingId::Straggler,
                 format!(
                     "{name}: {} wait {} of the time for one of them",
                     plural(n, "thread"),
@@ -263,7 +264,7 @@ impl Meeting {
                 Subject::Thread(view.threads[thread].id),
             ),
             None => (
-                "barrier-imbalance",
+                FindingId::BarrierImbalance,
                 format!(
                     "{name}: {} wait {} of the time for whoever is last",
                     plural(n, "thread"),
@@ -430,7 +431,7 @@ fn at_the_end(
     let row = |f: fn(f64, f64) -> f64, start| view.group_threads(group).map(work).fold(start, f);
     let (least, most) = (row(f64::min, f64::INFINITY), row(f64::max, 0.0));
     Some(Finding {
-        id: "straggler",
+        id: FindingId::Straggler,
         subject: Subject::Thread(thread),
         title: format!(
             "{name}: {} begin together, but the last one ends {} of the time after the mean",

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
+use convoy_model::FindingId;
 use convoy_model::{is_runtimes_own, ProcessId, Site, SiteId, ThreadId};
 
 use crate::detectors::goroutine_lock::may_be_idle;
@@ -184,7 +185,7 @@ impl How {
         match self {
             Self::Channels => (
                 format!(
-                    "goroutines pass on work in small pieces, most at {place}: {share} of what the program runs is that"
+                    "goroutines pass on work in small pieces, most at {place}: {share} of the CPU time"
                 ),
                 "a piece of work takes less than passing it on",
                 format!(
@@ -192,13 +193,13 @@ impl How {
                 ),
             ),
             Self::Tasks | Self::Futures => (
-                format!("tasks are made of small pieces, most at {place}: {share} of what the program runs is passing them on"),
+                format!("tasks are too small, most at {place}: passing them on takes {share} of the CPU time"),
                 "a piece of work takes less than making a task of it, having it run and taking its result",
                 format!("give each task many pieces at {place} (some hundred), or do the piece there at once"),
             ),
             Self::Iterations => (
                 format!(
-                    "loop iterations are given to threads in small pieces, most at {place}: {share} of what the program runs is that"
+                    "loop iterations are given to threads in small pieces, most at {place}: {share} of the CPU time"
                 ),
                 "a piece of the loop takes less than asking for it, and all threads write the same counter to do so",
                 format!(
@@ -207,7 +208,7 @@ impl How {
                 ),
             ),
             Self::Messages => (
-                format!("passing on messages between threads is {share} of what the program runs"),
+                format!("passing on messages between threads takes {share} of the CPU time"),
                 "an object is written down for another thread, that one is told, and makes it of that again, value by value",
                 "fewer, larger messages (arrays of some hundred items); transfer buffers instead of copying objects (typed arrays in \
                  the transfer list of postMessage()), or share them (SharedArrayBuffer)"
@@ -330,7 +331,7 @@ impl Samples {
         let (title, why, fix) = how.words(&place, share);
         let (all, calls) = (count(n as f64), percent(calls));
         Some(Finding {
-            id: "fine-grained-tasks",
+            id: FindingId::FineGrainedTasks,
             subject: Subject::Code(site),
             title,
             evidence: vec![evidence(

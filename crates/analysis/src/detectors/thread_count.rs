@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent, plural};
+use convoy_model::FindingId;
 use convoy_model::{OffReason, ThreadId};
 
 use crate::estimate::saving::{Saving, NO_WORK, SWITCH_NS};
@@ -40,10 +41,10 @@ fn too_few(cx: &RunFacts) -> Option<Finding> {
         ..Saving::default()
     };
     Some(Finding {
-        id: "too-few-threads",
+        id: FindingId::TooFewThreads,
         subject: Subject::Run,
         title: format!(
-            "{} are at work all the time, on a machine with {:.0} CPUs for them{}",
+            "{} are busy all the time, too few for {:.0} CPUs{}",
             plural(view.workers_at_once, "thread"),
             view.cpus,
             of_others(view)
@@ -137,10 +138,10 @@ fn too_many(cx: &RunFacts) -> Option<Finding> {
         false => 1.0,
     };
     Some(Finding {
-        id: "too-many-threads",
+        id: FindingId::TooManyThreads,
         subject: Subject::Run,
         title: format!(
-            "{} take turns on {:.0} CPUs: {} switches a second that fewer would not need",
+            "{} share {:.0} CPUs: fewer threads would save {} context switches a second",
             plural(view.workers_at_once, "thread"),
             view.cpus,
             count(switches / view.wall * 1e9)

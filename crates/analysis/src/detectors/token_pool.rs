@@ -2,6 +2,7 @@
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::is_pythons_lock;
+use convoy_model::FindingId;
 use convoy_profile::Op;
 
 use crate::estimate::queueing::overhead::{NO_WORK, PARK_NS};
@@ -77,7 +78,7 @@ fn finding(cx: &ProcessFacts, event: &EventRow) -> Finding {
         ),
     };
     Finding {
-        id: "small-pool",
+        id: FindingId::SmallPool,
         subject: Subject::Object(event.object),
         title: format!(
             "{}: {} wait {} of their time for {lost}",

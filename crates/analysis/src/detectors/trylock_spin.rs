@@ -7,6 +7,7 @@
 //! threads on two CPUs took 40 times as long as with a condition variable.)
 
 use convoy_model::finding::{Finding, Gain, Subject};
+use convoy_model::FindingId;
 use convoy_model::Use;
 
 use crate::estimate::queueing::{predict, Change};
@@ -89,7 +90,7 @@ fn finding(cx: &ProcessFacts, row: &LockRow) -> Option<Finding> {
         ));
     }
     Some(Finding {
-        id: "trylock-spin",
+        id: FindingId::TrylockSpin,
         subject: Subject::object_at(row.object, site),
         title: format!(
             "{}: {} spin on trylock {} of their time",

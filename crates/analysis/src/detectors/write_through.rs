@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Cause, Evidence, Finding, Subject};
 use convoy_model::words::percent;
+use convoy_model::FindingId;
 use convoy_model::{OffCpu, OffId, OffReason, ProcessId, SchedThread, SiteId, ThreadId};
 
 use self::amount::Amount;
@@ -396,7 +397,7 @@ impl WriteThrough {
         let file = self.sync.main_name();
         let what = blocking_io::what(view, &self.sync);
         Some(Finding {
-            id: "blocking-io",
+            id: FindingId::BlockingIo,
             subject: match file.filter(|_| view.file_name(file).is_some()) {
                 Some(name) => Subject::File(name, site),
                 None => Subject::Code(site),

@@ -310,7 +310,7 @@ fn classify(
         (
             EventClass::SlowPeer,
             format!(
-                "{name}, who ends these waits, is at work {:.0} % of its time",
+                "{name}, which ends these waits, is busy {:.0} % of its time",
                 100.0 * busy / life
             ),
         )
@@ -323,6 +323,6 @@ fn classify(
             ),
         )
     } else {
-        (EventClass::Idle, format!("{name}, who ends these waits, was not held up and had time to spare: there was nothing to do"))
+        (EventClass::Idle, format!("{name}, which ends these waits, was not blocked and had time to spare: there was no work"))
     }
 }

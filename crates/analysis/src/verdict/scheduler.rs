@@ -97,7 +97,7 @@ pub(crate) fn verdict(view: &RunView, a: &Analysis) -> String {
     if p.working_mean >= PARALLEL * p.useful {
         return format!("{how}: threads hardly waited.{unseen}");
     }
-    format!("{how}: no code was found that keeps the others from working.{unseen}")
+    format!("{how}: no bottleneck was found.{unseen}")
 }
 
 /// What such numbers do not rule out.
@@ -191,10 +191,14 @@ fn one_thread(view: &RunView, p: &Parallelism) -> String {
     let place = most.map_or(String::new(), |of| {
         format!(": {} of it is in {}()", percent(of.share), of.name)
     });
-    format!(
-        "{said}. The others of {} CPUs had nothing to do: to use them its work would have to be divided{place}.",
-        p.cpus
-    )
+    let idle = match p.cpus {
+        2 => "The other CPU was idle. Parallelize this work to use it".to_owned(),
+        n => format!(
+            "The other {} CPUs were idle. Parallelize this work to use them",
+            n - 1
+        ),
+    };
+    format!("{said}. {idle}{place}.")
 }
 
 /// What threads that work waited for files, by place.

@@ -1,6 +1,7 @@
 //! Processes of one program with the same bottleneck.
 use convoy_analysis::counters::analyze;
 use convoy_analysis::Params;
+use convoy_model::FindingId;
 use convoy_model::Model;
 use convoy_testkit::{ms, us, ProfileBuilder};
 
@@ -33,7 +34,7 @@ fn said(build: impl Fn(&mut ProfileBuilder)) -> Vec<Option<f64>> {
     let locks = analysis
         .findings
         .iter()
-        .filter(|f| f.id == "contended-lock");
+        .filter(|f| f.id == FindingId::ContendedLock);
     let others = locks.map(|f| f.evidence.iter().find(|e| e.key == "other_processes"));
     others.map(|e| e.map(|e| e.value)).collect()
 }
@@ -71,7 +72,7 @@ fn a_fix_is_for_all_of_them_and_so_are_the_cpus() {
         let lock = analysis
             .findings
             .into_iter()
-            .find(|f| f.id == "contended-lock");
+            .find(|f| f.id == FindingId::ContendedLock);
         lock.map_or((1.0, 1.0), |f| (f.gain.mid, f.gain.high))
     };
     let (mid, high) = gain(1);

@@ -1,6 +1,7 @@
 //! A lock whose word goes from processor to processor: hardly anybody waits, and it costs all the same.
 use convoy_analysis::counters::analyze;
 use convoy_analysis::Params;
+use convoy_model::FindingId;
 use convoy_model::Model;
 use convoy_profile::{ObjectKind, Op};
 use convoy_testkit::sched::{Schedule, Wait};
@@ -66,7 +67,10 @@ fn routes(in_lock: u64, acquire_ns: u64, writer: bool) -> Option<[f64; 3]> {
     let mut profile = p.build();
     sched.put_into(&mut profile);
     let analysis = analyze(&Model::build(profile), &Params::default());
-    let found = analysis.findings.iter().find(|f| f.id == "contended-lock");
+    let found = analysis
+        .findings
+        .iter()
+        .find(|f| f.id == FindingId::ContendedLock);
     found.map(|f| [f.gain.low, f.gain.mid, f.gain.high])
 }
 
@@ -104,7 +108,10 @@ fn tokens(in_post: u64, others: u64) -> Option<f64> {
     let mut profile = p.build();
     sched.put_into(&mut profile);
     let analysis = analyze(&Model::build(profile), &Params::default());
-    let found = analysis.findings.iter().find(|f| f.id == "contended-lock");
+    let found = analysis
+        .findings
+        .iter()
+        .find(|f| f.id == FindingId::ContendedLock);
     found.map(|f| f.gain.mid)
 }
 
@@ -188,7 +195,10 @@ fn counts(in_lock: u64) -> [f64; 3] {
     let mut profile = p.build();
     sched.put_into(&mut profile);
     let analysis = analyze(&Model::build(profile), &Params::default());
-    let found = analysis.findings.iter().find(|f| f.id == "contended-lock");
+    let found = analysis
+        .findings
+        .iter()
+        .find(|f| f.id == FindingId::ContendedLock);
     found.map_or([1.0; 3], |f| [f.gain.low, f.gain.mid, f.gain.high])
 }
 
@@ -220,7 +230,7 @@ fn what_spinning_on_a_trylock_costs_is_not_the_price_of_the_lock() {
     let mut profile = p.build();
     sched.put_into(&mut profile);
     let analysis = analyze(&Model::build(profile), &Params::default());
-    let found: Vec<_> = analysis.findings.iter().map(|f| f.id).collect();
+    let found: Vec<_> = analysis.findings.iter().map(|f| f.id.as_str()).collect();
     assert_eq!(found, ["trylock-spin"]);
 }
 
@@ -241,7 +251,7 @@ fn counting(acquire_ns: u64, hold_ns: u64) -> [f64; 3] {
     }
     let analysis = analyze(&Model::build(p.build()), &Params::default());
     let mut all = analysis.findings.iter().chain(&analysis.dismissed);
-    let found = all.find(|f| f.id == "contended-lock").unwrap();
+    let found = all.find(|f| f.id == FindingId::ContendedLock).unwrap();
     [found.gain.low, found.gain.mid, found.gain.high]
 }
 

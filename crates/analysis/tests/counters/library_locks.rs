@@ -1,6 +1,7 @@
 //! Locks that the C++ library takes for itself.
 use convoy_analysis::counters::analyze;
 use convoy_analysis::Params;
+use convoy_model::FindingId;
 use convoy_model::Model;
 use convoy_profile::Op;
 use convoy_testkit::{ms, us, ProfileBuilder};
@@ -27,7 +28,7 @@ fn causes(function: &str) -> Vec<(&'static str, String)> {
     }
     let analysis = analyze(&Model::build(b.build()), &Params::default());
     let found = analysis.findings.into_iter();
-    let mut found = found.filter(|f| f.id == "contended-lock");
+    let mut found = found.filter(|f| f.id == FindingId::ContendedLock);
     let causes = found.next().expect("said").causes;
     causes.into_iter().map(|c| (c.id, c.fix)).collect()
 }

@@ -2,6 +2,7 @@
 use convoy_analysis::counters::{analyze, Analysis};
 use convoy_analysis::Params;
 use convoy_model::finding::Finding;
+use convoy_model::FindingId;
 use convoy_model::Model;
 use convoy_profile::{Collector, Op, Profile};
 use convoy_testkit::sched::Schedule;
@@ -179,7 +180,7 @@ fn spinners(slice_ns: u64) -> Analysis {
 
 fn spin(analysis: &Analysis) -> &Finding {
     let mut found = analysis.findings.iter();
-    found.find(|f| f.id == "trylock-spin").unwrap()
+    found.find(|f| f.id == FindingId::TrylockSpin).unwrap()
 }
 
 #[test]

@@ -2,6 +2,7 @@
 use convoy_analysis::counters::analyze;
 use convoy_analysis::Params;
 use convoy_model::finding::Gain;
+use convoy_model::FindingId;
 use convoy_model::Model;
 use convoy_testkit::{ms, us, ProfileBuilder};
 
@@ -23,7 +24,7 @@ fn waits_three_times(longest_ns: u64) -> Gain {
         .hold(us(1));
     let analysis = analyze(&Model::build(b.build()), &Params::default());
     let all = analysis.findings.into_iter().chain(analysis.dismissed);
-    let mut locks = all.filter(|f| f.id == "contended-lock");
+    let mut locks = all.filter(|f| f.id == FindingId::ContendedLock);
     locks.next().expect("said").gain
 }
 

@@ -1,6 +1,7 @@
 //! Locks of functions that wait for events, too.
 use convoy_analysis::counters::analyze;
 use convoy_analysis::Params;
+use convoy_model::FindingId;
 use convoy_model::Model;
 use convoy_profile::Op;
 use convoy_testkit::{ms, us, ProfileBuilder};
@@ -34,7 +35,7 @@ fn first_cause(wait_ns: u64, hold_ns: Option<u64>) -> &'static str {
     let found = analysis
         .findings
         .into_iter()
-        .find(|f| f.id == "contended-lock");
+        .find(|f| f.id == FindingId::ContendedLock);
     found.expect("said").causes[0].id
 }
 
@@ -75,7 +76,9 @@ fn single_pieces(in_kernel: u64, outside: u64, waits_at_queue: bool) -> [f64; 3]
     }
     let analysis = analyze(&Model::build(b.build()), &Params::default());
     let mut found = analysis.findings.iter().chain(&analysis.dismissed);
-    let found = found.find(|f| f.id == "contended-lock").expect("found");
+    let found = found
+        .find(|f| f.id == FindingId::ContendedLock)
+        .expect("found");
     [found.gain.low, found.gain.mid, found.gain.high]
 }
 

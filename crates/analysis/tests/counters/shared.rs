@@ -2,6 +2,7 @@
 use convoy_analysis::counters::{analyze, Analysis};
 use convoy_analysis::Params;
 use convoy_model::finding::Finding;
+use convoy_model::FindingId;
 use convoy_model::Model;
 use convoy_profile::{ObjectKind, Op};
 use convoy_testkit::{ms, us, ProfileBuilder};
@@ -39,7 +40,7 @@ fn analysis(build: impl Fn(&mut ProfileBuilder)) -> Analysis {
 
 fn locks(a: &Analysis) -> Vec<&Finding> {
     let all = a.findings.iter().chain(&a.dismissed);
-    all.filter(|f| f.id == "contended-lock").collect()
+    all.filter(|f| f.id == FindingId::ContendedLock).collect()
 }
 
 fn sharing(f: &Finding) -> Option<f64> {
@@ -109,7 +110,8 @@ fn a_semaphore_that_each_process_takes_and_posts_is_a_lock_of_all() {
     let told = |posted| {
         let a = analysis(|b| (0..3).for_each(|_| semaphore(b, posted)));
         let all = a.findings.into_iter().chain(a.dismissed);
-        all.filter(|f| f.id == "small-pool").collect::<Vec<_>>()
+        all.filter(|f| f.id == FindingId::SmallPool)
+            .collect::<Vec<_>>()
     };
     let found = told(6_000);
     assert_eq!(found.len(), 1, "{found:?}");

@@ -2,6 +2,7 @@
 use convoy_analysis::counters::analyze;
 use convoy_analysis::Params;
 use convoy_model::finding::Finding;
+use convoy_model::FindingId;
 use convoy_model::Model;
 use convoy_profile::{ObjectKind, Op};
 use convoy_testkit::{ms, us, ProfileBuilder};
@@ -25,7 +26,7 @@ fn regions(n: u64, work_ns: u64) -> Vec<Finding> {
 #[test]
 fn to_begin_and_to_end_a_region_takes_as_long_as_its_work() {
     let found = regions(200_000, us(2));
-    let small = found.iter().find(|f| f.id == "fine-grained-tasks");
+    let small = found.iter().find(|f| f.id == FindingId::FineGrainedTasks);
     let small = small.unwrap_or_else(|| panic!("{found:#?}"));
     // Of 5 us 1 are the wait, and half of the 2 until the next one; four fifths of that.
     assert!(
@@ -41,7 +42,7 @@ fn to_begin_and_to_end_a_region_takes_as_long_as_its_work() {
         small.causes
     );
     assert!(
-        found.iter().all(|f| !f.id.contains("straggler")),
+        found.iter().all(|f| f.id != FindingId::Straggler),
         "{found:#?}"
     );
 }
@@ -51,7 +52,7 @@ fn regions_that_work_longer_wait_for_whoever_is_last() {
     for (n, work) in [(20_000, us(20)), (500, us(2))] {
         let found = regions(n, work);
         assert!(
-            found.iter().all(|f| f.id != "fine-grained-tasks"),
+            found.iter().all(|f| f.id != FindingId::FineGrainedTasks),
             "{n}: {found:#?}"
         );
     }

@@ -2,6 +2,7 @@
 use convoy_analysis::counters::analyze;
 use convoy_analysis::Params;
 use convoy_model::finding::Finding;
+use convoy_model::FindingId;
 use convoy_model::Model;
 use convoy_profile::Op;
 use convoy_testkit::{ms, s, us, ProfileBuilder};
@@ -29,7 +30,7 @@ fn shards(locks: u64, each_ns: u64) -> Finding {
     }
     let found = analyze(&Model::build(p.build()), &Params::default());
     let mut all = found.findings.into_iter().chain(found.dismissed);
-    let lock = all.find(|f| f.id == "contended-lock");
+    let lock = all.find(|f| f.id == FindingId::ContendedLock);
     lock.expect("a contended lock")
 }
 

@@ -1,6 +1,7 @@
 //! The main thread as a stage of a pipeline.
 use convoy_analysis::counters::analyze;
 use convoy_analysis::Params;
+use convoy_model::FindingId;
 use convoy_model::Model;
 use convoy_testkit::{ms, ProfileBuilder};
 
@@ -22,7 +23,7 @@ fn is_a_stage_beside(program: &str, thread: &str, helps: u64) -> bool {
         .woken_by(0, put);
     let analysis = analyze(&Model::build(b.build()), &Params::default());
     let mut all = analysis.findings.iter().chain(&analysis.dismissed);
-    all.any(|f| f.id == "slow-stage")
+    all.any(|f| f.id == FindingId::SlowStage)
 }
 
 /// A chain of hashes with a logger looks like a pipeline whose first stage could be doubled, but for what the others do.

@@ -2,6 +2,7 @@
 use convoy_analysis::counters::analyze;
 use convoy_analysis::Params;
 use convoy_model::finding::Finding;
+use convoy_model::FindingId;
 use convoy_model::Model;
 use convoy_profile::{ObjectKind, Op};
 use convoy_testkit::{ms, s, us, ProfileBuilder};
@@ -46,13 +47,13 @@ fn told(used: &Used) -> Option<Finding> {
     }
     let analysis = analyze(&Model::build(b.build()), &Params::default());
     let mut all = analysis.findings.into_iter().chain(analysis.dismissed);
-    all.find(|f| ["contended-lock", "small-pool"].contains(&f.id))
+    all.find(|f| ["contended-lock", "small-pool"].contains(&f.id.as_str()))
 }
 
 #[test]
 fn one_token_that_threads_compute_with_is_a_lock() {
     let found = told(&AS_LOCK).unwrap();
-    assert_eq!(found.id, "contended-lock");
+    assert_eq!(found.id.as_str(), "contended-lock");
     assert!(found.gain.mid > 1.5, "{:?}", found.gain);
     assert!(found.title.contains("4 threads"), "{}", found.title);
     // Nobody saw it made, but never was a second token away.
@@ -61,7 +62,7 @@ fn one_token_that_threads_compute_with_is_a_lock() {
         ..AS_LOCK
     })
     .unwrap();
-    assert_eq!(found.id, "contended-lock");
+    assert_eq!(found.id.as_str(), "contended-lock");
 }
 
 #[test]
@@ -89,7 +90,7 @@ fn tokens_of_which_there_are_or_may_be_more_are_a_pool() {
             ..AS_LOCK
         },
     ] {
-        assert_eq!(told(&pool).unwrap().id, "small-pool");
+        assert_eq!(told(&pool).unwrap().id.as_str(), "small-pool");
     }
 }
 
@@ -124,7 +125,7 @@ fn slots(released: u64) -> [f64; 3] {
     }
     let analysis = analyze(&Model::build(b.build()), &Params::default());
     let mut all = analysis.findings.into_iter().chain(analysis.dismissed);
-    let found = all.find(|f| f.id == "small-pool").unwrap();
+    let found = all.find(|f| f.id == FindingId::SmallPool).unwrap();
     [found.gain.low, found.gain.mid, found.gain.high]
 }
 

@@ -2,6 +2,7 @@
 use convoy_analysis::counters::analyze;
 use convoy_analysis::Params;
 use convoy_model::finding::Gain;
+use convoy_model::FindingId;
 use convoy_model::{Model, OffReason};
 use convoy_profile::Profile;
 use convoy_testkit::sched::{Schedule, Wait};
@@ -26,7 +27,7 @@ fn part(b: &mut ProfileBuilder, at: u32, begin: u64, life: u64, cpu: u64) -> u32
 fn straggler(profile: Profile) -> Option<Gain> {
     let analysis = analyze(&Model::build(profile), &Params::default());
     let mut findings = analysis.findings.into_iter();
-    Some(findings.find(|f| f.id == "straggler")?.gain)
+    Some(findings.find(|f| f.id == FindingId::Straggler)?.gain)
 }
 
 fn has_straggler(profile: Profile) -> bool {

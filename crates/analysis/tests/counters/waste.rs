@@ -10,7 +10,7 @@ use convoy_testkit::{ms, s, us};
 fn found(builder: ProfileBuilder, id: &str) -> Option<Finding> {
     let model = Model::build(builder.build());
     let analysis = analyze(&model, &Params::default());
-    analysis.findings.into_iter().find(|f| f.id == id)
+    analysis.findings.into_iter().find(|f| f.id.as_str() == id)
 }
 
 fn gain(finding: Option<&Finding>) -> (f64, f64, f64) {

@@ -1,6 +1,7 @@
 //! blocking-calls: a program that asks another one for one thing at a time, from an event loop.
 
 use convoy_model::finding::Finding;
+use convoy_model::FindingId;
 use convoy_model::OffReason;
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
@@ -29,7 +30,9 @@ fn asks(program: &str, works: u64, has_others: bool) -> Option<Finding> {
             .waits(0, for_any(poll), ms(10 - works));
     }
     let a = analysis(&model(p, s));
-    a.findings.into_iter().find(|f| f.id == "blocking-calls")
+    a.findings
+        .into_iter()
+        .find(|f| f.id == FindingId::BlockingCalls)
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn who_waits_for_a_lock_does_not_wait_for_who_has_more_to_do() {
 fn a_straggler_is_told() {
     let a = analysis(&barrier([100, 40, 40, 40]));
     let f = only(&a);
-    assert_eq!(f.id, "thread-imbalance");
+    assert_eq!(f.id.as_str(), "thread-imbalance");
     assert!(matches!(f.subject, Subject::Thread(_)));
     // Even work would take 55 of 100.
     assert!((f.gain.high - 100.0 / 55.0).abs() < 0.01, "{:?}", f.gain);
@@ -103,7 +103,7 @@ fn pool(work_ms: [u64; 2]) -> Model {
 fn a_pool_that_is_sent_home_when_the_last_one_is_done_was_uneven() {
     let a = analysis(&pool([1800, 650]));
     let f = only(&a);
-    assert_eq!(f.id, "thread-imbalance");
+    assert_eq!(f.id.as_str(), "thread-imbalance");
     // Even work would take 1225 of 1800.
     assert!((f.gain.high - 1.46).abs() < 0.02, "{:?}", f.gain);
     // It ended last once, and nobody knows whether it would again.
@@ -151,7 +151,7 @@ fn processes(program: &str, scripts: [&str; 2], work_ms: [u64; 2]) -> Model {
 fn ranks_are_threads_of_one_program() {
     let a = analysis(&ranks([50, 100]));
     let f = only(&a);
-    assert_eq!(f.id, "thread-imbalance");
+    assert_eq!(f.id.as_str(), "thread-imbalance");
     assert!(matches!(&f.subject, Subject::Processes(p) if p.len() == 2));
     assert!(f.title.contains("process 1100"), "{}", f.title);
     assert_eq!(ids(&analysis(&ranks([100, 98]))), [""; 0]);
@@ -198,7 +198,7 @@ fn family(work_ms: &[u64], hands_out: Option<&str>, pids_known: bool) -> Vec<&'s
         }
     }
     let a = analysis(&Model::build(profile));
-    a.findings.iter().map(|f| f.id).collect()
+    a.findings.iter().map(|f| f.id.as_str()).collect()
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn a_pool_of_one_thread_has_too_few() {
     };
     let a = analysis(&pool(10));
     let f = only(&a);
-    assert_eq!(f.id, "too-few-threads");
+    assert_eq!(f.id.as_str(), "too-few-threads");
     assert!(
         f.title.contains("pool") && f.title.contains("3 threads wait"),
         "{}",
@@ -434,7 +434,7 @@ fn asked(answerer: Answerer, step: u64) -> Vec<&'static str> {
         s.runs(0, work2, 2 * step);
     }
     let a = analysis(&model(p, s));
-    a.findings.iter().map(|f| f.id).collect()
+    a.findings.iter().map(|f| f.id.as_str()).collect()
 }
 
 #[test]
@@ -486,7 +486,7 @@ fn queues(others_us: u64, for_the_first: bool) -> Model {
 fn a_queue_that_gets_most_of_it_is_uneven_and_no_lock_step() {
     let a = analysis(&queues(60, true));
     let f = only(&a);
-    assert_eq!(f.id, "thread-imbalance");
+    assert_eq!(f.id.as_str(), "thread-imbalance");
     assert!(f.causes[0].fix.contains("key"), "{f:?}");
     // 200 + 3 * 12 + 4 ms run on two CPUs, of which main's 200 waits are 2; the run is 201. Whether parts of one key may be divided is
     // not known.

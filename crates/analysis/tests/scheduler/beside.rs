@@ -52,7 +52,7 @@ fn loads(alone: u64, loaders: usize, waiters: Waiters) -> Model {
 fn left(model: &Model) -> f64 {
     let a = analysis(model);
     let f = only(&a);
-    assert_eq!(f.id, "serial-code");
+    assert_eq!(f.id.as_str(), "serial-code");
     100.0 / f.gain.high
 }
 

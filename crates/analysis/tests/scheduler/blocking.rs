@@ -2,6 +2,7 @@
 
 use convoy_analysis::arbitration::{cross_check, merge};
 use convoy_model::finding::Subject;
+use convoy_model::FindingId;
 use convoy_model::{Model, ObjectId, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};
@@ -51,7 +52,7 @@ fn io_that_others_wait_for_is_told_with_its_file() {
     let model = somebody_blocks(OffReason::File, true);
     let a = analysis(&model);
     let f = only(&a);
-    assert_eq!(f.id, "blocking-io");
+    assert_eq!(f.id.as_str(), "blocking-io");
     let Subject::File(name, _) = f.subject else {
         panic!("{f:?}");
     };
@@ -135,7 +136,7 @@ fn what_is_mapped_anew_is_touched_anew_and_both_go() {
     let parts = [(OffReason::PageFault, 2), (OffReason::Memory, 2)];
     let a = analysis(&somebody_is_in(parts, true));
     let f = only(&a);
-    assert_eq!(f.id, "memory-lock");
+    assert_eq!(f.id.as_str(), "memory-lock");
     let alone = |reason| {
         let other = (OffReason::Sleep, 2);
         only(&analysis(&somebody_is_in([(reason, 2), other], true)))
@@ -174,7 +175,7 @@ fn samples_in_page_faults_go_with_the_calls_that_map() {
         }
         let a = analysis(&m);
         let f = only(&a);
-        assert_eq!(f.id, "memory-lock");
+        assert_eq!(f.id.as_str(), "memory-lock");
         let told = f.evidence.iter().any(|e| e.text.contains("page faults"));
         (f.gain.mid, told)
     };
@@ -264,7 +265,7 @@ fn convoy_in(
 fn a_lock_convoy_is_told_without_the_agent() {
     let a = analysis(&convoy(true, false, false));
     let f = only(&a);
-    assert_eq!(f.id, "contended-futex");
+    assert_eq!(f.id.as_str(), "contended-futex");
     assert!(f.title.contains("put() cache.c:10"), "{}", f.title);
     assert!(f.gain.high > 1.5, "{:?}", f.gain);
 }
@@ -286,7 +287,7 @@ fn a_holder_in_an_event_loop_promises_nothing() {
     let gain = |name| {
         let a = analysis(&convoy_in(true, Some((OffReason::Poll, name)), true));
         let mut all = a.findings.into_iter().chain(a.dismissed);
-        let found = all.find(|f| f.id == "holder-off-cpu");
+        let found = all.find(|f| f.id == FindingId::HolderOffCpu);
         found.expect("found").gain
     };
     assert!(gain("socket:[17]").mid > 1.5);
@@ -316,7 +317,7 @@ fn what_a_lock_buys_is_left_to_the_device_that_its_holder_waits_for() {
         let lock = found("contended-lock", Subject::Object(ObjectId(0)), 5.0);
         let a = analysis(&model);
         let (list, _) = merge(&model, &a, vec![lock.clone()], Vec::new());
-        let of = |id: &str| list.iter().find(|f| f.id == id).unwrap().clone();
+        let of = |id: &str| list.iter().find(|f| f.id.as_str() == id).unwrap().clone();
         (lock.gain, of("contended-lock").gain, of("holder-off-cpu"))
     };
     let (before, lock, holder) = gain(OffReason::Sync, "/var/log/app.log");
@@ -341,7 +342,7 @@ fn io_under_a_lock_is_said_of_the_lock() {
         let f = a
             .findings
             .iter()
-            .find(|f| f.id == "holder-off-cpu")
+            .find(|f| f.id == FindingId::HolderOffCpu)
             .unwrap();
         assert_eq!(matches!(f.subject, Subject::Site(..)), with_object);
         assert!(f.title.contains("fsync"), "{}", f.title);
@@ -385,7 +386,7 @@ fn who_queues_for_a_lock_waits_for_what_all_holders_before_him_are_in() {
     }
     let a = analysis(&model(p, s));
     let f = &a.findings[0];
-    assert_eq!(f.id, "holder-off-cpu", "{:#?}", a.findings);
+    assert_eq!(f.id.as_str(), "holder-off-cpu", "{:#?}", a.findings);
     assert!(
         f.title.contains("(journal) at flush() a.c:9"),
         "{}",
@@ -431,7 +432,7 @@ fn a_lock_that_forked_processes_share_is_told() {
     }
     let a = analysis(&model(p, s));
     let f = only(&a);
-    assert_eq!(f.id, "contended-futex");
+    assert_eq!(f.id.as_str(), "contended-futex");
     assert!(
         f.title
             .starts_with("3 threads of 3 processes of worker wait"),

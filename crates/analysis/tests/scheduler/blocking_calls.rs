@@ -45,7 +45,7 @@ fn requests(connection: &str, idle: u64, awaited: bool) -> Model {
 fn a_pool_that_asks_and_is_never_without_work_has_too_few_threads() {
     let a = analysis(&requests("socket: tcp to port 5432", 0, true));
     let f = only(&a);
-    assert_eq!(f.id, "blocking-calls");
+    assert_eq!(f.id.as_str(), "blocking-calls");
     assert!(f.title.contains("80 % of their time"), "{}", f.title);
     // 0.85 of 4 of 5 ms; at most all of them.
     assert_eq!(f.gain.low, 1.0);
@@ -94,7 +94,7 @@ fn one_thread(receives: &str, found: &[(&str, u64)]) -> Model {
 fn one_thread_that_asks_all_the_time_could_ask_for_several() {
     let a = analysis(&one_thread("recv", &[("send", 20)]));
     let f = only(&a);
-    assert_eq!(f.id, "blocking-calls");
+    assert_eq!(f.id.as_str(), "blocking-calls");
     assert!(
         f.title
             .starts_with("the main thread is sending or receiving for 80 %"),
@@ -163,7 +163,7 @@ fn stack(p: &mut ProfileBuilder, functions: &[&str]) -> StackIx {
 /// The finding, if it is there.
 fn told(p: ProfileBuilder, s: Schedule) -> Vec<&'static str> {
     let a = analysis(&model(p, s));
-    let ids = a.findings.iter().map(|f| f.id);
+    let ids = a.findings.iter().map(|f| f.id.as_str());
     ids.filter(|id| *id == "blocking-calls").collect()
 }
 

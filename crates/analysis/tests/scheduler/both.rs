@@ -2,6 +2,7 @@
 
 use convoy_analysis::arbitration::{cross_check, merge};
 use convoy_model::finding::Subject;
+use convoy_model::FindingId;
 use convoy_model::{Model, ObjectId, OffReason, SpinKind};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
@@ -86,7 +87,7 @@ fn what_both_say_is_said_once() {
     }
     let model = model(p, s);
     let a = analysis(&model);
-    assert_eq!(a.findings[0].id, "serial-code");
+    assert_eq!(a.findings[0].id.as_str(), "serial-code");
     let phase = found(
         "serial-phase",
         Subject::Thread(convoy_model::ThreadId(0)),
@@ -94,14 +95,14 @@ fn what_both_say_is_said_once() {
     );
     let other = found("contended-lock", Subject::Object(ObjectId(9)), 3.0);
     let (list, rest) = merge(&model, &a, vec![phase, other], vec![]);
-    let ids: Vec<_> = list.iter().map(|f| f.id).collect();
+    let ids: Vec<_> = list.iter().map(|f| f.id.as_str()).collect();
     assert_eq!(ids, ["contended-lock", "serial-code"]);
-    assert_eq!(rest[0].id, "serial-phase", "ours has the line");
+    assert_eq!(rest[0].id.as_str(), "serial-phase", "ours has the line");
     let last = list[1].evidence.last().unwrap();
     assert_eq!(last.text, "detect agrees: serial-phase of detect");
 
     let (alone, _) = merge(&model, &a, vec![], vec![]);
-    assert_eq!(alone[0].id, "serial-code");
+    assert_eq!(alone[0].id.as_str(), "serial-code");
 }
 
 #[test]
@@ -119,7 +120,7 @@ fn a_straggler_of_both_is_detects() {
     }
     let model = model(p, s);
     let a = analysis(&model);
-    assert_eq!(a.findings[0].id, "thread-imbalance");
+    assert_eq!(a.findings[0].id.as_str(), "thread-imbalance");
     let theirs = found("straggler", Subject::Thread(convoy_model::ThreadId(1)), 1.2);
     let (list, _) = merge(&model, &a, vec![theirs], vec![]);
     assert_eq!(list.len(), 1, "{list:?}");
@@ -161,7 +162,11 @@ fn turns_before_it_sleeps() -> Model {
 fn what_threads_spin_for_a_lock_is_the_locks() {
     let model = turns_before_it_sleeps();
     let a = analysis(&model);
-    let ours = a.findings.iter().find(|f| f.id == "busy-waiting").unwrap();
+    let ours = a
+        .findings
+        .iter()
+        .find(|f| f.id == FindingId::BusyWaiting)
+        .unwrap();
     assert!(
         ours.title.contains("for the lock at put() map.rs:8"),
         "{}",
@@ -171,11 +176,11 @@ fn what_threads_spin_for_a_lock_is_the_locks() {
     dismissed.gain.limited_by = "CPUs".into();
     dismissed.caveats = vec!["it buys nothing: CPUs".into(), "another one".into()];
     let (list, rest) = merge(&model, &a, Vec::new(), vec![dismissed]);
-    let lock = list.iter().find(|f| f.id == "contended-lock");
+    let lock = list.iter().find(|f| f.id == FindingId::ContendedLock);
     let lock = lock.expect("not dismissed any more");
     assert_eq!(lock.gain.mid, ours.gain.mid);
     assert!(lock.gain.mid > 1.2, "{:?}", lock.gain);
     assert_eq!(lock.caveats, ["another one"]);
     let others = list.iter().chain(&rest);
-    assert!(!others.map(|f| f.id).any(|id| id == "busy-waiting"));
+    assert!(!others.map(|f| f.id).any(|id| id == FindingId::BusyWaiting));
 }

@@ -34,7 +34,7 @@ fn stops(library: &str, function: &str, lasts: u64) -> Finding {
         }
     }
     let found = only(&analysis(&model(p, s))).clone();
-    assert_eq!(found.id, "serial-code");
+    assert_eq!(found.id.as_str(), "serial-code");
     found
 }
 

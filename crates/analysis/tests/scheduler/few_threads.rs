@@ -1,6 +1,7 @@
 //! too-few-threads: all work all the time, or one does all there is.
 
 use convoy_model::finding::{Finding, Subject};
+use convoy_model::FindingId;
 use convoy_model::{Model, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
@@ -51,7 +52,7 @@ fn called_from(task: &str) -> Model {
 fn one_thread_that_has_all_parts_of_a_parallel_stream_is_too_few() {
     let a = analysis(&called_from("java.util.stream.ReduceOps$ReduceTask.doLeaf"));
     let f = only(&a);
-    assert_eq!(f.id, "too-few-threads");
+    assert_eq!(f.id.as_str(), "too-few-threads");
     assert!(f.causes[0].fix.contains("source"), "{:?}", f.causes);
     // Four fifths of half the run, at most half of it.
     assert!((f.gain.mid - 1.0 / 0.6).abs() < 0.01, "{:?}", f.gain);
@@ -72,7 +73,10 @@ fn beside(threads: usize, cpus: u32, makes_threads: bool, others: f64) -> Vec<Fi
 fn threads_that_leave_cpus_idle_are_too_few() {
     let a = analysis(&busy(2, 8));
     let f = only(&a);
-    assert_eq!((f.id, &f.subject), ("too-few-threads", &Subject::Run));
+    assert_eq!(
+        (f.id.as_str(), &f.subject),
+        ("too-few-threads", &Subject::Run)
+    );
     assert!((f.gain.high - 4.0).abs() < 0.01);
     assert_eq!(f.gain.low, 1.0);
     assert_eq!(ids(&analysis(&busy(8, 8))), [""; 0]);
@@ -82,7 +86,7 @@ fn threads_that_leave_cpus_idle_are_too_few() {
 fn what_other_programs_have_is_not_to_be_had() {
     let free = beside(2, 8, false, 0.0).remove(0);
     let taken = beside(2, 8, false, 4.0).remove(0);
-    assert!(free.title.ends_with("8 CPUs for them"), "{}", free.title);
+    assert!(free.title.ends_with("too few for 8 CPUs"), "{}", free.title);
     assert!(
         taken.title.ends_with(", of which other programs have 4.0"),
         "{}",
@@ -129,7 +133,7 @@ fn a_long_request_may_be_divided_by_a_server_that_can() {
     };
     let read = "secure_read";
     let f = said("postgres", "ExecScan", read, 2).unwrap();
-    assert_eq!(f.id, "too-few-threads");
+    assert_eq!(f.id.as_str(), "too-few-threads");
     assert!(f.causes[0].fix.contains("parallel"), "{:?}", f.causes);
     // Half of half the run; at most half of it.
     assert!((f.gain.mid - 4.0 / 3.0).abs() < 0.01, "{:?}", f.gain);
@@ -147,7 +151,10 @@ fn a_long_request_may_be_divided_by_a_server_that_can() {
 fn one_thread_of_a_program_that_can_have_more_is_too_few() {
     let a = analysis(&busy_program("encode", 1, 2, true));
     let f = only(&a);
-    assert_eq!((f.id, &f.subject), ("too-few-threads", &Subject::Run));
+    assert_eq!(
+        (f.id.as_str(), &f.subject),
+        ("too-few-threads", &Subject::Run)
+    );
     assert!(f.causes[0].fix.contains("work()"), "{:?}", f.causes);
     // Half of half the run, as nobody has seen a second thread, at most half of it; nothing is promised.
     assert!((f.gain.mid - 4.0 / 3.0).abs() < 0.01, "{:?}", f.gain);
@@ -190,7 +197,9 @@ fn one_extra(name: &str, given: u64, done: u64) -> Model {
 fn one_thread_that_is_handed_tasks_is_too_few() {
     let said = |name, given, done| {
         let found = analysis(&one_extra(name, given, done)).findings;
-        let mut few = found.into_iter().filter(|f| f.id == "too-few-threads");
+        let mut few = found
+            .into_iter()
+            .filter(|f| f.id == FindingId::TooFewThreads);
         few.next().map(|f| f.gain.mid)
     };
     let mid = said("zstd", 2, 20).unwrap();
@@ -245,7 +254,7 @@ fn event_loop(called: &str, caller: &str, listens: bool) -> Option<f64> {
     }
     let a = analysis(&model(p, s));
     a.findings.first().map(|f| {
-        assert_eq!(f.id, "too-few-threads");
+        assert_eq!(f.id.as_str(), "too-few-threads");
         f.gain.mid
     })
 }

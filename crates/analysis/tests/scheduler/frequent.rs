@@ -1,6 +1,7 @@
 //! frequent-lock: locks that no agent counts, told by the samples in their functions.
 
 use convoy_model::finding::Finding;
+use convoy_model::FindingId;
 use convoy_model::{Model, SpinKind};
 use convoy_profile::{FrameIx, StackIx};
 use convoy_testkit::sched::{Schedule, Wait};
@@ -49,7 +50,7 @@ impl Locks {
 
 fn told(model: &Model) -> Option<Finding> {
     let mut found = analysis(model).findings.into_iter();
-    found.find(|f| f.id == "frequent-lock")
+    found.find(|f| f.id == FindingId::FrequentLock)
 }
 
 #[test]
@@ -57,7 +58,7 @@ fn a_lock_that_is_taken_for_every_small_step_costs_what_samples_show() {
     let f = USUAL.found().expect("told");
     assert_eq!(
         f.title,
-        "2 threads of w spend 30 % of their CPU time on taking locks and letting them go, most at count() a.c:7"
+        "2 threads of w spend 30 % of their CPU time on acquiring and releasing locks, most at count() a.c:7"
     );
     assert!(
         f.evidence[0].text.starts_with("300 of 1000 samples"),

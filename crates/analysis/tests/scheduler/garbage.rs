@@ -1,6 +1,7 @@
 //! garbage-collection: programs of Go.
 
 use convoy_model::finding::Finding;
+use convoy_model::FindingId;
 use convoy_testkit::sched::Schedule;
 use convoy_testkit::{ms, ProfileBuilder};
 
@@ -22,7 +23,9 @@ fn packs(runtime: &[&str], of_ten: u64) -> Option<Finding> {
         }
     }
     let found = analysis(&model(p, s)).findings;
-    found.into_iter().find(|f| f.id == "garbage-collection")
+    found
+        .into_iter()
+        .find(|f| f.id == FindingId::GarbageCollection)
 }
 
 #[test]

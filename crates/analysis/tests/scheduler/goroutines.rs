@@ -2,6 +2,7 @@
 
 use convoy_analysis::scheduler::Analysis;
 use convoy_model::finding::{Finding, Subject};
+use convoy_model::FindingId;
 use convoy_model::Model;
 use convoy_profile::{GoDoing, GoPlace, GoProgram, GoState, GoWait, GoroutineState, GO_IN_CALL};
 use convoy_testkit::sched::Schedule;
@@ -153,7 +154,7 @@ fn said(users: Users) -> Analysis {
 fn who_waits_for_what_others_have_who_wait_for_an_answer_waits_for_a_pool() {
     let a = said(POOL);
     let found = only(&a);
-    assert_eq!(found.id, "small-pool");
+    assert_eq!(found.id.as_str(), "small-pool");
     assert!(found.title.contains("main.acquire"), "{}", found.title);
     // Eighteen of twenty wait: at most all are at work at once, beside two that were perhaps never seen waiting.
     assert!((found.gain.high - 11.0).abs() < 0.1, "{:?}", found.gain);
@@ -242,7 +243,7 @@ fn a_channel_with_as_many_tokens_as_have_one_is_a_pool() {
             gives_back: 0,
             ..POOL
         };
-        assert_eq!(only(&said(tokens)).id, "small-pool", "{reason}");
+        assert_eq!(only(&said(tokens)).id.as_str(), "small-pool", "{reason}");
         let buffer = Users {
             capacity: 8,
             ..tokens
@@ -270,13 +271,13 @@ fn pools_that_are_known_need_no_proof() {
         gives_back: 0,
         ..POOL
     };
-    assert_eq!(only(&said(known)).id, "small-pool");
+    assert_eq!(only(&said(known)).id.as_str(), "small-pool");
 }
 
 #[test]
 fn a_lock_that_is_kept_over_a_call_is_told_from_one_that_is_fought_for() {
     let lock = LOCK;
-    assert_eq!(only(&said(lock)).id, "holder-off-cpu");
+    assert_eq!(only(&said(lock)).id.as_str(), "holder-off-cpu");
     let runs = Users {
         state: GoroutineState::Running,
         ..lock
@@ -317,7 +318,7 @@ fn a_lock_that_is_kept_over_a_call_that_leaves_go_is_told() {
     };
     let a = said(lock);
     let found = only(&a);
-    assert_eq!(found.id, "holder-off-cpu");
+    assert_eq!(found.id.as_str(), "holder-off-cpu");
     let is_told = found.title.contains("is in a call of the system");
     assert!(is_told, "{}", found.title);
     assert_eq!(found.gain.low, 1.0, "the system may do one at a time");
@@ -325,7 +326,11 @@ fn a_lock_that_is_kept_over_a_call_that_leaves_go_is_told() {
         calls: "runtime.cgocall",
         ..lock
     };
-    assert_eq!(only(&said(in_c)).id, "contended-futex", "C computes");
+    assert_eq!(
+        only(&said(in_c)).id.as_str(),
+        "contended-futex",
+        "C computes"
+    );
     let elsewhere = Users {
         inside: "main.other",
         ..lock
@@ -356,7 +361,7 @@ fn a_channel_whose_tokens_are_in_c_is_a_pool() {
         ..POOL
     };
     let a = said(tokens);
-    assert_eq!(only(&a).id, "small-pool");
+    assert_eq!(only(&a).id.as_str(), "small-pool");
     let mostly = &only(&a).evidence[1].text;
     assert!(mostly.contains("of C at main.request()"), "{mostly}");
 }
@@ -393,7 +398,9 @@ fn queue_at(n: u64, procs: u32, runnable: u32, longest: u64, turns: u64) -> Opti
         ..GoProgram::default()
     };
     let a = analysis(&program(of, 10 * n));
-    a.findings.into_iter().find(|f| f.id == "kept-off-cpus")
+    a.findings
+        .into_iter()
+        .find(|f| f.id == FindingId::KeptOffCpus)
 }
 
 #[test]
@@ -445,7 +452,7 @@ fn asleep_beside(works: &str, n: u64, waits: u64, busy_ms: u64, function: &str) 
         }
     };
     let a = analysis(&program_in(works, of, busy_ms));
-    let found = a.findings.iter().find(|f| f.id == "sleep-polling");
+    let found = a.findings.iter().find(|f| f.id == FindingId::SleepPolling);
     found.map(|f| f.gain.mid)
 }
 

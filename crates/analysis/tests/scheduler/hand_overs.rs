@@ -1,6 +1,7 @@
 //! lock-step: what the hand-overs themselves cost, and threads that meet while they take turns on the processors.
 
 use convoy_model::finding::Finding;
+use convoy_model::FindingId;
 use convoy_model::{Model, OffReason, SpinKind};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};
@@ -11,7 +12,7 @@ use crate::kit::{alone, analysis, model, workers};
 fn told(model: &Model) -> Option<Finding> {
     let a = analysis(model);
     let mut found = a.findings.into_iter().chain(a.dismissed);
-    found.find(|f| f.id == "lock-step")
+    found.find(|f| f.id == FindingId::LockStep)
 }
 
 /// Threads of one kind meet after each step. They have too few processors: each runs its step in another turn, is ready to run
@@ -358,7 +359,7 @@ fn chain(names: &[&'static str], step: u64) -> Vec<Finding> {
         }
     }
     let found = analysis(&model(p, s)).findings.into_iter();
-    found.filter(|f| f.id == "lock-step").collect()
+    found.filter(|f| f.id == FindingId::LockStep).collect()
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Go: where threads wait for the network or a timer for long, there may be nothing to do. What others then seem to wait for
 //! is no loss.
 
+use convoy_model::FindingId;
 use convoy_model::{Model, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
@@ -75,7 +76,9 @@ fn in_turns(polls: Polls) -> Model {
 fn promised(polls: Polls) -> bool {
     let a = analysis(&in_turns(polls));
     let mut all = a.findings.into_iter().chain(a.dismissed);
-    let found = all.find(|f| f.id == "contended-futex").expect("said");
+    let found = all
+        .find(|f| f.id == FindingId::ContendedFutex)
+        .expect("said");
     assert!(found.gain.high > 1.5, "the bound stays: {:?}", found.gain);
     assert!(found.gain.mid == 1.0 || found.gain.mid > 1.3, "{found:?}");
     found.gain.mid > 1.0

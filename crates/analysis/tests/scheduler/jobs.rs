@@ -1,6 +1,7 @@
 //! serial-jobs: processes that are started one after the other; fine-grained-tasks: those that are started for little each.
 
 use convoy_model::finding::Finding;
+use convoy_model::FindingId;
 use convoy_model::OffReason;
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};
@@ -36,7 +37,7 @@ fn steps_of(runner: &[&str], programs: &[(&str, u64)], together: bool) -> Option
         at += if together && n % 2 == 0 { 0 } else { *each };
     }
     let found = analysis(&model(p, s)).findings;
-    found.into_iter().find(|f| f.id == "serial-jobs")
+    found.into_iter().find(|f| f.id == FindingId::SerialJobs)
 }
 
 #[test]
@@ -124,7 +125,7 @@ fn steps_may_be_pipelines() {
             }
         }
         let found = analysis(&model(p, s)).findings;
-        found.into_iter().find(|f| f.id == "serial-jobs")
+        found.into_iter().find(|f| f.id == FindingId::SerialJobs)
     };
     let f = told(30).expect("eight steps, one after the other");
     assert!(f.title.contains("runs 8 steps"), "{}", f.title);
@@ -159,7 +160,9 @@ fn each_of(starter: (&str, u64), above: &str, programs: &[&str], us_each: u64) -
             .runs(0, work, each);
     }
     let found = analysis(&model(p, s)).findings;
-    found.into_iter().find(|f| f.id == "fine-grained-tasks")
+    found
+        .into_iter()
+        .find(|f| f.id == FindingId::FineGrainedTasks)
 }
 
 #[test]

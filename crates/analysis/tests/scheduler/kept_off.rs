@@ -1,5 +1,6 @@
 //! kept-off-cpus: threads that take turns on one CPU while another one is idle.
 
+use convoy_model::FindingId;
 use convoy_testkit::sched::Schedule;
 use convoy_testkit::{ms, ProfileBuilder};
 
@@ -31,7 +32,7 @@ fn turns(step_ms: u64, others: f64, lost: u64) -> Option<(f64, f64)> {
     let cpus_ns = 2 * (sched.end_ns - sched.start_ns);
     profile.meta.others_ns = (others * cpus_ns as f64) as u64;
     let a = analysis(&convoy_model::Model::build(profile));
-    let found = a.findings.iter().find(|f| f.id == "kept-off-cpus");
+    let found = a.findings.iter().find(|f| f.id == FindingId::KeptOffCpus);
     found.map(|f| (f.gain.low, f.gain.high))
 }
 

@@ -3,7 +3,7 @@
 use convoy_analysis::scheduler::{analyze, Analysis};
 use convoy_analysis::Params;
 use convoy_model::finding::{Finding, Gain, Subject};
-use convoy_model::Model;
+use convoy_model::{FindingId, Model};
 use convoy_testkit::sched::Schedule;
 use convoy_testkit::ProfileBuilder;
 
@@ -46,7 +46,7 @@ pub fn as_measured(high: f64) -> f64 {
 
 /// The ids of the findings, most gain first.
 pub fn ids(a: &Analysis) -> Vec<&'static str> {
-    a.findings.iter().map(|f| f.id).collect()
+    a.findings.iter().map(|f| f.id.as_str()).collect()
 }
 
 /// The only finding there is.
@@ -77,7 +77,7 @@ pub fn go_stack(p: &mut ProfileBuilder, functions: &[&str]) -> u32 {
 /// What `detect` says of something.
 pub fn found(id: &'static str, subject: Subject, mid: f64) -> Finding {
     Finding {
-        id,
+        id: FindingId::from_name(id).expect("a finding of the catalog"),
         subject,
         title: format!("{id} of detect"),
         evidence: Vec::new(),

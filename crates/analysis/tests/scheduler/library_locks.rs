@@ -1,6 +1,7 @@
 //! Locks inside of the C library that no agent counts: which waits are for one of them, and what is advised.
 
 use convoy_model::finding::Finding;
+use convoy_model::FindingId;
 use convoy_model::{OffReason, SpinKind};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
@@ -42,7 +43,9 @@ fn contended(threads: &[Waits]) -> Vec<Finding> {
         }
     }
     let found = analysis(&model(p, s)).findings.into_iter();
-    found.filter(|f| f.id == "contended-futex").collect()
+    found
+        .filter(|f| f.id == FindingId::ContendedFutex)
+        .collect()
 }
 
 const MALLOC: &[&str] = &["__lll_lock_wait_private", "malloc"];
@@ -148,7 +151,7 @@ fn addresses_of_two_processes_are_no_word_in_common() {
     }
     let found = analysis(&model(p, s)).findings;
     assert!(
-        found.iter().all(|f| f.id != "contended-futex"),
+        found.iter().all(|f| f.id != FindingId::ContendedFutex),
         "{found:#?}"
     );
 }
@@ -239,7 +242,9 @@ fn functions_that_are_hardly_waited_in_are_not_named() {
 /// taken is known or not, and where it is left is.
 fn monitor(threads: &str, taker: bool, inside: &str, n: u64) -> Option<Finding> {
     let found = monitors([threads; 4], taker, inside, n, false).into_iter();
-    found.into_iter().find(|f| f.id == "contended-futex")
+    found
+        .into_iter()
+        .find(|f| f.id == FindingId::ContendedFutex)
 }
 
 /// What is said of four threads of these names. What is `inside` may be a loop in which they spin for the monitor.
@@ -325,7 +330,7 @@ fn a_monitor_is_where_it_is_left_if_nobody_knows_where_it_is_taken() {
 fn who_leaves_a_monitor_had_it_whatever_the_thread_does_besides() {
     let kinds = ["starter", "pool", "starter", "pool"];
     let two = monitors(kinds, true, SPIN, 3, false);
-    let lock = two.iter().find(|f| f.id == "contended-futex");
+    let lock = two.iter().find(|f| f.id == FindingId::ContendedFutex);
     let lock = lock.expect("one lock");
     assert!(lock.title.starts_with("4 threads of "), "{lock:?}");
     assert!(lock.title.contains("pool and starter") || lock.title.contains("starter and pool"));
@@ -334,9 +339,9 @@ fn who_leaves_a_monitor_had_it_whatever_the_thread_does_besides() {
 #[test]
 fn spinning_for_a_monitor_is_said_with_it() {
     let found = monitors(["worker"; 4], true, SPIN, 3, true);
-    let ids: Vec<_> = found.iter().map(|f| f.id).collect();
+    let ids: Vec<_> = found.iter().map(|f| f.id.as_str()).collect();
     assert!(!ids.contains(&"busy-waiting"), "{ids:?}");
-    let lock = found.iter().find(|f| f.id == "contended-futex");
+    let lock = found.iter().find(|f| f.id == FindingId::ContendedFutex);
     let seen = &lock.expect("said").evidence;
     let spun = seen.iter().find(|e| e.key == "spinning_ns").expect("seen");
     assert!(
@@ -387,7 +392,9 @@ fn of_a_database(sleeps: &str, wants: &str) -> Vec<Finding> {
         }
     }
     let found = analysis(&model(p, s)).findings.into_iter();
-    found.filter(|f| f.id == "contended-futex").collect()
+    found
+        .filter(|f| f.id == FindingId::ContendedFutex)
+        .collect()
 }
 
 #[test]
@@ -448,7 +455,9 @@ fn of_connections_at(inner: &str, wants: &str, ends: &str) -> Vec<Finding> {
         }
     }
     let found = analysis(&model(p, s)).findings.into_iter();
-    found.filter(|f| f.id == "contended-futex").collect()
+    found
+        .filter(|f| f.id == FindingId::ContendedFutex)
+        .collect()
 }
 
 #[test]

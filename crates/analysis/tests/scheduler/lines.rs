@@ -1,6 +1,7 @@
 //! contended-atomic, contended-line and false-sharing.
 
 use convoy_analysis::scheduler::Analysis;
+use convoy_model::FindingId;
 use convoy_model::Model;
 use convoy_profile::{LineUse, SharedLine, SharedLines, StackIx, ThreadIx};
 use convoy_testkit::sched::{Schedule, Wait};
@@ -83,7 +84,7 @@ fn an_atomic_that_two_threads_change_is_said_with_its_name_and_place() {
     let uses = vec![w.hits(0), w.hits(1)];
     let a = w.said(line(), uses);
     let f = only(&a);
-    assert_eq!(f.id, "contended-atomic");
+    assert_eq!(f.id.as_str(), "contended-atomic");
     assert!(f.title.contains("hits at count_hit() c.c:7"), "{}", f.title);
     assert!((f.share_of_thread_time - 0.5).abs() < 0.02, "{f:?}");
     // Of half of what they run 0.85 times half, expected; at most all of the half.
@@ -248,7 +249,7 @@ fn of_random_places_in_an_array_nobody_knows_whose_they_are() {
         };
         let a = analysis(&w.model((0..LINES).map(line).collect(), uses));
         let all = a.findings.iter().chain(&a.dismissed);
-        all.map(|f| f.id).collect::<Vec<_>>()
+        all.map(|f| f.id.as_str()).collect::<Vec<_>>()
     };
     assert_eq!(said(true), ["contended-atomic"]);
     assert!(said(false).is_empty());
@@ -287,7 +288,7 @@ fn who_works_alone_loses_nothing() {
     let uses = vec![w.hits(0), w.hits(1)];
     let a = w.said(line(), uses);
     let mut all = a.findings.iter().chain(&a.dismissed);
-    assert!(all.all(|f| f.id != "contended-atomic"), "{a:#?}");
+    assert!(all.all(|f| f.id != FindingId::ContendedAtomic), "{a:#?}");
 }
 
 #[test]
@@ -301,7 +302,7 @@ fn who_takes_turns_on_one_processor_loses_nothing() {
     let uses = vec![w.hits(0), w.hits(1)];
     let a = w.said(line(), uses);
     let mut all = a.findings.iter().chain(&a.dismissed);
-    assert!(all.all(|f| f.id != "contended-atomic"), "{a:#?}");
+    assert!(all.all(|f| f.id != FindingId::ContendedAtomic), "{a:#?}");
 }
 
 #[test]
@@ -347,7 +348,7 @@ fn what_a_lock_guards_is_no_fight() {
         let uses = vec![plain(0), plain(1)];
         let a = w.said(line(), uses);
         let all = a.findings.iter().chain(&a.dismissed);
-        all.filter(|f| f.id == "contended-line").count()
+        all.filter(|f| f.id == FindingId::ContendedLine).count()
     };
     // Held for 0.6 s of the 0.6 s that each is at the line; for a hundredth of it.
     assert_eq!(said(600), 0);
@@ -444,7 +445,7 @@ fn adds(offset: u8, locked: bool) -> LineUse {
 fn threads_that_follow_one_another_count_together() {
     let a = pairs(50, [adds(0, true), adds(0, true)]);
     let f = only(&a);
-    assert_eq!(f.id, "contended-atomic");
+    assert_eq!(f.id.as_str(), "contended-atomic");
     assert!(f.title.starts_with("2 threads at a time"), "{}", f.title);
     let words = format!("{:?}", f.evidence);
     assert!(

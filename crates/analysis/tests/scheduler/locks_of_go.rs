@@ -1,6 +1,7 @@
 //! Go: what a lock costs that is fought for on the processor.
 
 use convoy_model::finding::{Finding, Gain};
+use convoy_model::FindingId;
 use convoy_profile::SpinKind;
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
@@ -37,7 +38,7 @@ fn said(at_the_lock: &[&str], spins: bool) -> Vec<Finding> {
 
 fn gain(at_the_lock: &[&str], spins: bool) -> Gain {
     let said = said(at_the_lock, spins).into_iter();
-    let mut locks = said.filter(|f| f.id == "contended-futex");
+    let mut locks = said.filter(|f| f.id == FindingId::ContendedFutex);
     locks.next().expect("said").gain
 }
 
@@ -63,7 +64,7 @@ fn time_in_the_functions_of_a_lock_goes_with_it() {
 fn the_loop_of_a_lock_is_not_said_again() {
     let spins = |functions: &[&str]| {
         let said = said(functions, true);
-        said.iter().any(|f| f.id == "busy-waiting")
+        said.iter().any(|f| f.id == FindingId::BusyWaiting)
     };
     let slow = "internal/sync.(*Mutex).lockSlow";
     assert!(!spins(&["runtime.procyieldAsm", slow, "runtime.goexit"]));

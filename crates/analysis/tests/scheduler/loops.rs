@@ -1,6 +1,7 @@
 //! busy-waiting: which loops are one, in whichever process, thread and function of a library they are.
 
 use convoy_model::finding::Finding;
+use convoy_model::FindingId;
 use convoy_model::{Model, SpinKind};
 use convoy_testkit::sched::Schedule;
 use convoy_testkit::{ms, ProfileBuilder};
@@ -66,7 +67,7 @@ fn spins(programs: &[&str], threads: &[&str], loops: &[Loop]) -> Vec<Finding> {
     }
     let a = analysis(&Model::build(profile));
     let all = a.findings.into_iter().chain(a.dismissed);
-    all.filter(|f| f.id == "busy-waiting").collect()
+    all.filter(|f| f.id == FindingId::BusyWaiting).collect()
 }
 
 fn titles(programs: &[&str], threads: &[&str], loops: &[Loop]) -> Vec<String> {
@@ -155,7 +156,7 @@ fn on_two_processors(threads: &[(&str, Option<&'static str>)]) -> Vec<Finding> {
     }
     let a = analysis(&Model::build(profile));
     let all = a.findings.into_iter().chain(a.dismissed);
-    all.filter(|f| f.id == "busy-waiting").collect()
+    all.filter(|f| f.id == FindingId::BusyWaiting).collect()
 }
 
 #[test]
@@ -255,7 +256,8 @@ fn fights(fast_in: &str) -> Finding {
     s.put_into(&mut profile);
     let a = analysis(&Model::build(profile));
     let mut all = a.findings.into_iter().chain(a.dismissed);
-    all.find(|f| f.id == "busy-waiting").expect("a loop")
+    all.find(|f| f.id == FindingId::BusyWaiting)
+        .expect("a loop")
 }
 
 #[test]

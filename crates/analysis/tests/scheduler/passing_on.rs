@@ -1,6 +1,7 @@
 //! fine-grained-tasks: what passing on work costs, by samples, of tasks, goroutines, messages and pools of processes.
 
 use convoy_model::finding::Finding;
+use convoy_model::FindingId;
 use convoy_model::OffReason;
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};
@@ -9,7 +10,9 @@ use crate::kit::{alone, analysis, go_stack, model, workers};
 
 fn told(p: ProfileBuilder, s: Schedule) -> Option<Finding> {
     let found = analysis(&model(p, s)).findings.into_iter();
-    found.into_iter().find(|f| f.id == "fine-grained-tasks")
+    found
+        .into_iter()
+        .find(|f| f.id == FindingId::FineGrainedTasks)
 }
 
 /// Two threads that run these stacks, innermost function first, for so many of each 20 ms.
@@ -251,7 +254,7 @@ fn messages_are_their_copies_and_telling_of_them_but_not_what_they_are_for() {
     ][..];
     let f = samples(&[(copy, 4), (tell, 4), (work, 8), (handler, 4)]).expect("told");
     assert!(
-        f.title.ends_with("is 40 % of what the program runs"),
+        f.title.ends_with("takes 40 % of the CPU time"),
         "{}",
         f.title
     );
@@ -298,7 +301,9 @@ fn late(late: u64, polls: bool, others: f64) -> Option<Finding> {
     meta.machine.cpus_online = 2;
     meta.others_ns = (others * cpu_ns as f64) as u64;
     let found = analysis(&m).findings.into_iter();
-    found.into_iter().find(|f| f.id == "fine-grained-tasks")
+    found
+        .into_iter()
+        .find(|f| f.id == FindingId::FineGrainedTasks)
 }
 
 #[test]

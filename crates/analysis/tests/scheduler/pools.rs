@@ -69,7 +69,7 @@ fn a_pool_that_is_too_small_is_told_with_what_its_tokens_are_in() {
     for (reason, name, low) in cases {
         let a = told(&POOL, reason, name);
         let f = only(&a);
-        assert_eq!(f.id, "small-pool");
+        assert_eq!(f.id.as_str(), "small-pool");
         assert!(f.title.contains("Pool::get() p.cc:10"), "{}", f.title);
         assert!(f.title.contains("query() p.cc:30"), "{}", f.title);
         // A third of the time without the waits.

@@ -1,5 +1,6 @@
 //! Locks of run-time systems: of goroutines, and the interpreter locks of Python and Ruby.
 
+use convoy_model::FindingId;
 use convoy_model::{Model, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
@@ -58,7 +59,7 @@ fn goroutines_that_exclude_one_another_are_told_by_whom_they_wake() {
     ] {
         let a = analysis(&goroutines(by_lock, in_lock));
         let f = only(&a);
-        assert_eq!(f.id, "contended-futex");
+        assert_eq!(f.id.as_str(), "contended-futex");
         assert!(f.title.contains(said), "{}", f.title);
         // One of two processors is idle: 0.8 of what that is, a fifth of it for sure.
         assert!((1.5..2.1).contains(&f.gain.mid), "{:?}", f.gain);
@@ -105,8 +106,8 @@ fn threads_of_ruby_that_take_turns_are_told_with_or_without_symbols() {
     ] {
         let a = analysis(&ruby(taker));
         let f = only(&a);
-        assert_eq!(f.id, "interpreter-lock", "{taker:?}");
-        let begin = "2 threads of Ruby take turns on the interpreter lock (GVL)";
+        assert_eq!(f.id.as_str(), "interpreter-lock", "{taker:?}");
+        let begin = "2 threads of Ruby contend for the interpreter lock (GVL)";
         assert!(f.title.starts_with(begin), "{}", f.title);
         assert!(f.causes[0].fix.contains("puma"), "{:?}", f.causes);
         assert!((1.3..2.0).contains(&f.gain.mid), "{:?}", f.gain);
@@ -139,7 +140,7 @@ fn threads_of_python_that_take_turns_are_told_with_or_without_symbols() {
     ] {
         let a = analysis(&python(taker));
         let f = only(&a);
-        assert_eq!(f.id, "interpreter-lock", "{taker:?}");
+        assert_eq!(f.id.as_str(), "interpreter-lock", "{taker:?}");
         assert!(f.title.starts_with("2 threads of Python"), "{}", f.title);
         assert!((1.3..2.0).contains(&f.gain.mid), "{:?}", f.gain);
         assert!((2.0..3.1).contains(&f.gain.high), "{:?}", f.gain);
@@ -169,7 +170,10 @@ fn advised(children: u32, pipes: u64) -> Vec<String> {
         s.process(child).runs(0, compute, ms(1));
     }
     let a = analysis(&model(p, s));
-    let lock = a.findings.iter().find(|f| f.id == "interpreter-lock");
+    let lock = a
+        .findings
+        .iter()
+        .find(|f| f.id == FindingId::InterpreterLock);
     let causes = &lock.expect("said").causes;
     causes.iter().map(|cause| cause.fix.clone()).collect()
 }
@@ -212,7 +216,7 @@ fn pool(reads: u64, computes: u64) -> Vec<(&'static str, [f64; 3])> {
     let a = analysis(&model(p, s));
     let found = a.findings.into_iter();
     found
-        .map(|f| (f.id, [f.gain.low, f.gain.mid, f.gain.high]))
+        .map(|f| (f.id.as_str(), [f.gain.low, f.gain.mid, f.gain.high]))
         .collect()
 }
 
@@ -254,7 +258,7 @@ fn messages(copies: u64) -> Vec<String> {
     }
     let found = analysis(&model(p, s)).findings.into_iter();
     found
-        .filter(|f| f.id == "fine-grained-tasks")
+        .filter(|f| f.id == FindingId::FineGrainedTasks)
         .map(|f| f.title)
         .collect()
 }
@@ -264,7 +268,7 @@ fn messages_that_are_copied_are_told() {
     let told = messages(60);
     assert_eq!(told.len(), 1);
     assert!(
-        told[0].starts_with("passing on messages between threads is 6"),
+        told[0].starts_with("passing on messages between threads takes 6"),
         "{told:?}"
     );
     assert_eq!(messages(20), [""; 0]);

@@ -2,6 +2,7 @@
 
 use convoy_analysis::arbitration::merge;
 use convoy_model::finding::{Finding, Subject};
+use convoy_model::FindingId;
 use convoy_model::{Model, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};
@@ -50,7 +51,7 @@ fn a_serial_phase_is_named_with_its_function() {
     let model = phases(40, 60, 4);
     let a = analysis(&model);
     let f = only(&a);
-    assert_eq!(f.id, "serial-code");
+    assert_eq!(f.id.as_str(), "serial-code");
     let Subject::Code(site) = f.subject else {
         panic!("{f:?}");
     };
@@ -177,7 +178,10 @@ fn session(proxies: usize) -> Vec<Finding> {
 #[test]
 fn what_is_done_between_two_messages_is_not_the_function_that_waits_for_them() {
     let found = session(2);
-    let told: Vec<_> = found.iter().filter(|f| f.id == "serial-code").collect();
+    let told: Vec<_> = found
+        .iter()
+        .filter(|f| f.id == FindingId::SerialCode)
+        .collect();
     let [one] = told.as_slice() else {
         panic!("once: {found:#?}");
     };
@@ -197,7 +201,7 @@ fn what_is_done_between_two_messages_is_not_the_function_that_waits_for_them() {
 fn who_asks_alone_and_waits_for_the_answer_may_have_nothing_more_to_ask() {
     let gain = |proxies| {
         let found = session(proxies);
-        let mut serial = found.into_iter().filter(|f| f.id == "serial-code");
+        let mut serial = found.into_iter().filter(|f| f.id == FindingId::SerialCode);
         serial.next().map(|f| (f.gain.mid, f.gain.high))
     };
     let (one, two) = (gain(1).unwrap(), gain(2).unwrap());
@@ -230,7 +234,7 @@ fn pipeline(slow: u64) -> Model {
 fn the_stage_that_limits_is_told_how_many_threads_it_needs() {
     let a = analysis(&pipeline(8));
     let f = only(&a);
-    assert_eq!(f.id, "limiting-stage");
+    assert_eq!(f.id.as_str(), "limiting-stage");
     assert!(matches!(&f.subject, Subject::Groups(groups) if groups.len() == 3));
     let needed = f
         .evidence
@@ -260,7 +264,7 @@ fn with_helper(helps: u64) -> Vec<&'static str> {
         s.runs(helper, get, us(helps));
     }
     let a = analysis(&model(p, s));
-    a.findings.iter().map(|f| f.id).collect()
+    a.findings.iter().map(|f| f.id.as_str()).collect()
 }
 
 /// A chain of hashes with a logger looks like a pipeline whose first stage could be doubled, but for what the others do.
@@ -279,8 +283,14 @@ fn a_slow_stage_is_told_once_by_the_scheduler() {
     let theirs = found("slow-stage", ours.subject.clone(), 9.0);
     let (list, rest) = merge(&model, &a, vec![theirs], vec![]);
     assert_eq!(list.len(), 1, "{list:#?}");
-    assert_eq!((list[0].id, &list[0].gain), ("limiting-stage", &ours.gain));
-    assert!(rest.iter().any(|f| f.id == "slow-stage"), "dismissed");
+    assert_eq!(
+        (list[0].id.as_str(), &list[0].gain),
+        ("limiting-stage", &ours.gain)
+    );
+    assert!(
+        rest.iter().any(|f| f.id == FindingId::SlowStage),
+        "dismissed"
+    );
 }
 
 /// Main only hands out what one thread does all the time: that threads of those who ask could be fewer is no advice.
@@ -300,13 +310,13 @@ fn one_thread_that_does_everything_is_told_once_and_promises_nothing() {
     let model = model(p, s);
     let a = analysis(&model);
     let f = only(&a);
-    assert_eq!((f.id, f.gain.low), ("too-few-threads", 1.0));
+    assert_eq!((f.id.as_str(), f.gain.low), ("too-few-threads", 1.0));
     assert!(f.title.contains("does all the work"), "{}", f.title);
     let theirs = found("load-imbalance", f.subject.clone(), 2.0);
     let (list, rest) = merge(&model, &a, vec![theirs], vec![]);
     assert_eq!(list.len(), 1);
     assert_eq!(
-        (list[0].id, rest[0].id),
+        (list[0].id.as_str(), rest[0].id.as_str()),
         ("too-few-threads", "load-imbalance")
     );
     let agrees = list[0].evidence.iter().any(|e| e.key == "detect_gain");
@@ -378,7 +388,7 @@ fn threads_of_go_run_all_goroutines() {
     }
     let a = analysis(&model(p, s));
     let f = only(&a);
-    assert_eq!(f.id, "serial-code");
+    assert_eq!(f.id.as_str(), "serial-code");
     assert_eq!(
         f.title,
         "a goroutine works alone in main.merge() m.go:4 for 80 % of the run"
@@ -451,7 +461,7 @@ fn two_jobs(work: [u64; 2], functions: [&str; 2]) -> Model {
 fn the_longer_one_of_two_different_jobs_is_told() {
     let a = analysis(&two_jobs([400, 200], ["load", "index"]));
     let f = only(&a);
-    assert_eq!(f.id, "serial-code");
+    assert_eq!(f.id.as_str(), "serial-code");
     assert!(f.title.contains("load"), "{}", f.title);
     // 400 ms become 300 if its work is divided evenly.
     assert!((f.gain.high - 4.0 / 3.0).abs() < 0.05, "{:?}", f.gain);
@@ -509,7 +519,7 @@ fn packed_by(first: &str) -> Finding {
         s.runs(0, pack, ms(70)).waits(0, room, ms(30));
     }
     let a = analysis(&model(p, s));
-    let about_it = |f: &&Finding| f.id == "serial-code" && f.title.contains("pack()");
+    let about_it = |f: &&Finding| f.id == FindingId::SerialCode && f.title.contains("pack()");
     a.findings.iter().find(about_it).expect("said").clone()
 }
 
@@ -541,7 +551,7 @@ fn parts(task: &str, main_ms: u64, pool_ms: u64) -> Vec<Finding> {
         s.runs(pool, work, pool_ns);
     }
     let found = analysis(&model(p, s)).findings.into_iter();
-    found.filter(|f| f.id == "serial-code").collect()
+    found.filter(|f| f.id == FindingId::SerialCode).collect()
 }
 
 #[test]
@@ -583,7 +593,7 @@ fn pool_in_turns(waits: bool) -> Option<Finding> {
         }
     }
     let mut all = analysis(&model(p, s)).findings.into_iter();
-    all.find(|f| f.id == "serial-code")
+    all.find(|f| f.id == FindingId::SerialCode)
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Requests of other programs that queue for the one thread of a server: too-few-threads, and serial-code where it does not do it all.
 
 use convoy_model::finding::Finding;
-use convoy_model::{Model, OffReason};
+use convoy_model::{FindingId, Model, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 
@@ -55,7 +55,7 @@ fn asked_through(
 fn requests_that_queue_for_one_thread_need_a_second_one() {
     let a = analysis(&server("load", 4, 0, false));
     let f = only(&a);
-    assert_eq!(f.id, "too-few-threads");
+    assert_eq!(f.id.as_str(), "too-few-threads");
     // Four fifths of half the run.
     assert!((f.gain.mid - 1.0 / 0.6).abs() < 0.02, "{:?}", f.gain);
     assert_eq!(f.gain.low, 1.0);
@@ -169,11 +169,14 @@ fn in_turn(clients: usize, works_ms: u64) -> Vec<Finding> {
 fn of_several_threads_that_serve_one_at_a_time_may_be_let_through() {
     let found = in_turn(4, 10);
     let first = found.first().expect("something");
-    assert_eq!(first.id, "serial-code", "{found:?}");
+    assert_eq!(first.id.as_str(), "serial-code", "{found:?}");
     let fix = &first.causes[0].fix;
     assert!(fix.contains("one of the 2 threads of quoted"), "{fix}");
     // Those who ask wait because it is busy: more of them would wait as well.
-    assert!(found.iter().all(|f| f.id != "blocking-calls"), "{found:?}");
+    assert!(
+        found.iter().all(|f| f.id != FindingId::BlockingCalls),
+        "{found:?}"
+    );
     let two = in_turn(2, 10);
     let says = |f: &Finding| f.causes[0].fix.contains("at a time serve a request");
     assert!(!two.iter().any(says), "no more requests than threads");

@@ -1,5 +1,6 @@
 //! sleep-polling: threads that sleep between two looks for work, and those that keep a rate.
 
+use convoy_model::FindingId;
 use convoy_model::{Model, OffReason, SpinKind};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};
@@ -30,7 +31,7 @@ fn sleepers_that_work(kinds: [&str; 2], work_ns: u64, sleep_ms: u64) -> Model {
 fn who_sleeps_between_two_looks_for_work_is_told_where() {
     let a = analysis(&sleepers(5));
     let f = only(&a);
-    assert_eq!(f.id, "sleep-polling");
+    assert_eq!(f.id.as_str(), "sleep-polling");
     assert_eq!(
         f.title,
         "2 threads are asleep between two looks for work for 62 % of their time, most at queue_get() a.c:20"
@@ -72,7 +73,7 @@ fn threads_that_sleep_while_another_one_has_work_are_told_however_little_it_is()
     let stages = ["parse", "store"];
     let a = analysis(&sleepers_that_work(stages, us(60), 1));
     let f = only(&a);
-    assert_eq!(f.id, "sleep-polling");
+    assert_eq!(f.id.as_str(), "sleep-polling");
     // They may keep a rate.
     assert!(f.gain.low == 1.0 && f.gain.mid < 1.7, "{:?}", f.gain);
     // A look that finds nothing is no work.
@@ -121,7 +122,7 @@ fn given(looks: bool) -> Model {
 #[test]
 fn who_sleeps_in_a_loop_that_only_looks_is_told_however_long_it_sleeps() {
     let a = analysis(&given(true));
-    let f = a.findings.iter().find(|f| f.id == "sleep-polling");
+    let f = a.findings.iter().find(|f| f.id == FindingId::SleepPolling);
     let f = f.unwrap_or_else(|| panic!("{:?}", ids(&a)));
     assert!(f.title.starts_with("1 thread is asleep"), "{}", f.title);
     // 25 ms become 5; 0.8 of that is expected, and nothing promised.

@@ -1,6 +1,7 @@
 //! fine-grained-tasks: processes that ask another one of their program for small things.
 
 use convoy_model::finding::Finding;
+use convoy_model::FindingId;
 use convoy_model::OffReason;
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{us, ProfileBuilder};
@@ -34,7 +35,7 @@ fn calls(served: u64, listens: bool) -> Option<Finding> {
     let a = analysis(&model(p, s));
     a.findings
         .into_iter()
-        .find(|f| f.id == "fine-grained-tasks")
+        .find(|f| f.id == FindingId::FineGrainedTasks)
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! busy-waiting.
 
+use convoy_model::FindingId;
 use convoy_model::{Model, OffReason, SpinKind};
 use convoy_profile::{OffCpu, ThreadRef};
 use convoy_testkit::sched::{Schedule, Wait};
@@ -44,7 +45,11 @@ fn helpers_on(cpus: u32, spin: bool, short: bool) -> Model {
 #[test]
 fn threads_that_spin_take_cpus_from_one_that_works() {
     let a = analysis(&helpers(true, true));
-    let f = a.findings.iter().find(|f| f.id == "busy-waiting").unwrap();
+    let f = a
+        .findings
+        .iter()
+        .find(|f| f.id == FindingId::BusyWaiting)
+        .unwrap();
     assert!(f.title.contains("io_thread_main() r.c:44"), "{}", f.title);
     assert!(f.gain.high > 3.0 && f.gain.low > 1.05, "{:?}", f.gain);
     assert_eq!(a.loops.len(), 1);
@@ -57,14 +62,22 @@ fn threads_that_spin_take_cpus_from_one_that_works() {
 #[test]
 fn where_cpus_are_not_short_nothing_is_promised() {
     let a = analysis(&helpers(true, false));
-    let f = a.findings.iter().find(|f| f.id == "busy-waiting").unwrap();
+    let f = a
+        .findings
+        .iter()
+        .find(|f| f.id == FindingId::BusyWaiting)
+        .unwrap();
     assert_eq!((f.gain.low, f.gain.mid, f.gain.high), (1.0, 1.0, 1.0));
 }
 
 #[test]
 fn where_other_programs_have_the_cpus_nothing_is_promised() {
     let a = analysis(&helpers_on(4, true, true));
-    let f = a.findings.iter().find(|f| f.id == "busy-waiting").unwrap();
+    let f = a
+        .findings
+        .iter()
+        .find(|f| f.id == FindingId::BusyWaiting)
+        .unwrap();
     assert_eq!((f.gain.low, f.gain.mid), (1.0, 1.0));
     assert!(f.gain.high > 3.0, "{:?}", f.gain);
 }
@@ -111,7 +124,11 @@ fn where_all_spin_the_work_that_is_left_says_what_the_fix_buys() {
         }
     }
     let a = analysis(&model(p, s));
-    let f = a.findings.iter().find(|f| f.id == "busy-waiting").unwrap();
+    let f = a
+        .findings
+        .iter()
+        .find(|f| f.id == FindingId::BusyWaiting)
+        .unwrap();
     // A fifth of the CPU time is work: five times at most, as far as some seventy samples of it tell.
     assert!(f.gain.high > 4.9 && f.gain.high < 12.0, "{:?}", f.gain);
     assert!(f.gain.mid > 1.8 && f.gain.low > 1.2, "{:?}", f.gain);
@@ -152,7 +169,10 @@ fn in_turns(gives_way: bool) -> convoy_model::finding::Gain {
     });
     profile.sched.as_mut().unwrap().offs.extend(ready);
     let a = analysis(&Model::build(profile));
-    let found = a.findings.into_iter().find(|f| f.id == "busy-waiting");
+    let found = a
+        .findings
+        .into_iter()
+        .find(|f| f.id == FindingId::BusyWaiting);
     found.expect("said").gain
 }
 

@@ -1,6 +1,7 @@
 //! Go: one goroutine that all others wait for, whatever threads it runs on.
 
 use convoy_model::finding::Finding;
+use convoy_model::FindingId;
 use convoy_model::{GoProgram, GoWait, Model, SiteId};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
@@ -64,7 +65,7 @@ impl Server {
 
     fn stage(&self) -> Option<Finding> {
         let found = analysis(&self.model()).findings.into_iter();
-        found.into_iter().find(|f| f.id == "limiting-stage")
+        found.into_iter().find(|f| f.id == FindingId::LimitingStage)
     }
 }
 
@@ -90,7 +91,7 @@ fn of_the_first_goroutine_less_is_expected() {
         }
     }
     let found = analysis(&p).findings.into_iter();
-    let stage = found.into_iter().find(|f| f.id == "limiting-stage");
+    let stage = found.into_iter().find(|f| f.id == FindingId::LimitingStage);
     let gain = stage.expect("said").gain;
     assert!((1.1..1.17).contains(&gain.mid), "{gain:?}");
 }
@@ -136,7 +137,7 @@ fn seen_to_wait(n: u64) -> Option<Finding> {
         ..GoProgram::default()
     }];
     let found = analysis(&p).findings.into_iter();
-    found.into_iter().find(|f| f.id == "limiting-stage")
+    found.into_iter().find(|f| f.id == FindingId::LimitingStage)
 }
 
 #[test]
@@ -160,7 +161,7 @@ fn where_other_programs_have_the_processors_several_look_like_one() {
     let mut said = |share: f64| {
         m.meta.others_ns = (share * cpus_ns as f64) as u64;
         let found = analysis(&m).findings.into_iter();
-        found.into_iter().any(|f| f.id == "limiting-stage")
+        found.into_iter().any(|f| f.id == FindingId::LimitingStage)
     };
     assert!(said(0.14));
     assert!(!said(0.16));

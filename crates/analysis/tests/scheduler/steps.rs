@@ -1,5 +1,6 @@
 //! lock-step, and locks inside of libraries: contended-futex.
 
+use convoy_model::FindingId;
 use convoy_model::{Model, OffReason};
 use convoy_profile::Reason;
 use convoy_testkit::sched::{Schedule, Wait};
@@ -31,7 +32,7 @@ fn turns(step: u64, overlap: u64) -> Model {
 fn small_pieces_that_are_handed_over_one_by_one_are_told() {
     let a = analysis(&turns(us(30), 0));
     let f = only(&a);
-    assert_eq!(f.id, "lock-step");
+    assert_eq!(f.id.as_str(), "lock-step");
     assert!(f.title.contains("in turns"), "{}", f.title);
     assert_eq!(f.gain.low, 1.0);
     // Both at once is twice as fast, and less to hand over a little more.
@@ -76,7 +77,7 @@ fn meet_at(mut p: ProfileBuilder, step: u64, ids: [u32; 2], lines: [u32; 2]) -> 
 #[test]
 fn threads_that_meet_after_each_small_step_are_told() {
     let a = analysis(&meetings(us(20)));
-    let f = a.findings.iter().find(|f| f.id == "lock-step");
+    let f = a.findings.iter().find(|f| f.id == FindingId::LockStep);
     let f = f.expect("lock-step");
     assert!(f.title.contains("meet"), "{}", f.title);
     assert!(!ids(&analysis(&meetings(ms(2)))).contains(&"lock-step"));
@@ -143,7 +144,7 @@ fn the_main_thread_of_a_team_meets_the_others() {
         let mut p = ProfileBuilder::new("app");
         let other = workers(&mut p, 1)[0];
         let a = analysis(&meet_at(p, us(20), [0, other], lines));
-        let f = a.findings.into_iter().find(|f| f.id == "lock-step");
+        let f = a.findings.into_iter().find(|f| f.id == FindingId::LockStep);
         let f = f.expect("lock-step");
         (f.title, f.causes[0].fix.clone())
     };
@@ -220,7 +221,10 @@ fn hot(runs: &[(&[&str], u64)]) -> [f64; 3] {
         }
     }
     let a = analysis(&model(p, s));
-    let found = a.findings.iter().find(|f| f.id == "contended-futex");
+    let found = a
+        .findings
+        .iter()
+        .find(|f| f.id == FindingId::ContendedFutex);
     found.map_or([1.0; 3], |f| [f.gain.low, f.gain.mid, f.gain.high])
 }
 
@@ -277,7 +281,10 @@ fn goroutines(work: u64, calls: u64, scheduler: u64) -> Option<[f64; 3]> {
         }
     }
     let a = analysis(&model(p, s));
-    let found = a.findings.iter().find(|f| f.id == "fine-grained-tasks");
+    let found = a
+        .findings
+        .iter()
+        .find(|f| f.id == FindingId::FineGrainedTasks);
     found.map(|f| {
         assert!(f.title.contains("main.worker() main.go:145"), "{}", f.title);
         [f.gain.low, f.gain.mid, f.gain.high]
@@ -348,7 +355,10 @@ fn monitor(wait: &str, wake: &str) -> Vec<String> {
         }
     }
     let a = analysis(&model(p, s));
-    let found = a.findings.iter().filter(|f| f.id == "contended-futex");
+    let found = a
+        .findings
+        .iter()
+        .filter(|f| f.id == FindingId::ContendedFutex);
     found
         .map(|f| format!("{} {}", f.title, f.caveats.join(" ")))
         .collect()

@@ -195,7 +195,7 @@ fn claims(syncs: u64) -> Vec<Finding> {
 fn one_file_has_one_lock_and_what_is_written_under_it_is_said_with_it() {
     let only = |syncs| {
         let mut found = claims(syncs);
-        let ids: Vec<_> = found.iter().map(|f| f.id).collect();
+        let ids: Vec<_> = found.iter().map(|f| f.id.as_str()).collect();
         assert_eq!(ids, ["contended-file-lock"]);
         found.remove(0)
     };

@@ -2,6 +2,7 @@
 
 use convoy_analysis::scheduler::Analysis;
 use convoy_model::finding::Finding;
+use convoy_model::FindingId;
 use convoy_model::{Model, OffReason};
 use convoy_profile::{CallSamples, NameIx, StackIx, ThreadIx, ThreadRef};
 use convoy_testkit::sched::{Schedule, Wait};
@@ -96,9 +97,13 @@ fn in_turns_with(late_ms: u64) -> Db {
 #[test]
 fn all_places_and_calls_of_a_commit_are_one_cost() {
     let a = in_turns().said();
-    let f = a.findings.iter().find(|f| f.id == "blocking-io").unwrap();
+    let f = a
+        .findings
+        .iter()
+        .find(|f| f.id == FindingId::BlockingIo)
+        .unwrap();
     let all = a.findings.iter().chain(&a.dismissed);
-    assert_eq!(all.filter(|f| f.id == "blocking-io").count(), 1);
+    assert_eq!(all.filter(|f| f.id == FindingId::BlockingIo).count(), 1);
     assert!(
         f.title.contains("at sync_journal() pager.c:70"),
         "{}",
@@ -120,7 +125,10 @@ fn who_sleeps_between_two_tries_sleeps_on_but_a_schedule_stays() {
     let left = |late_ms| {
         let a = in_turns_with(late_ms).said();
         let all = a.findings.iter().chain(&a.dismissed);
-        let f = all.into_iter().find(|f| f.id == "blocking-io").unwrap();
+        let f = all
+            .into_iter()
+            .find(|f| f.id == FindingId::BlockingIo)
+            .unwrap();
         (12 + late_ms) as f64 / f.gain.high
     };
     // One of 5 ms without work is between tries; 12 of 16 are a schedule.
@@ -162,7 +170,7 @@ fn alone(idle_ms: u64, rows: u64, in_a_thread: bool) -> Db {
 fn clients_wait_for_the_one_thread_that_writes_through() {
     let a = alone(0, 0, false).said();
     let f = only(&a);
-    assert_eq!(f.id, "blocking-io");
+    assert_eq!(f.id.as_str(), "blocking-io");
     assert!((f.gain.mid - 12.0 / 4.8).abs() < 0.05, "{:?}", f.gain);
     assert_eq!(f.gain.low, 1.0);
     assert!(a.verdict.contains("active (none for"), "{}", a.verdict);
@@ -220,7 +228,11 @@ fn a_log(for_room: bool) -> Analysis {
 #[test]
 fn a_log_that_others_wait_for_limits_them_however_often_they_are_woken() {
     let a = a_log(true);
-    let f = a.findings.iter().find(|f| f.id == "blocking-io").unwrap();
+    let f = a
+        .findings
+        .iter()
+        .find(|f| f.id == FindingId::BlockingIo)
+        .unwrap();
     assert!(f.title.contains("wait for"), "{}", f.title);
     assert!(f.title.contains("/data/db"), "{}", f.title);
     // Ten of twelve milliseconds are waits, and another one the way back to a CPU after them.
@@ -228,7 +240,11 @@ fn a_log_that_others_wait_for_limits_them_however_often_they_are_woken() {
     assert!(f.gain.high > 5.0, "{:?}", f.gain);
     let a = a_log(false);
     let mut all = a.findings.iter();
-    assert!(all.all(|f| f.id != "blocking-io"), "{:#?}", a.findings);
+    assert!(
+        all.all(|f| f.id != FindingId::BlockingIo),
+        "{:#?}",
+        a.findings
+    );
 }
 
 #[test]
@@ -302,7 +318,10 @@ fn steps_of(size_class: u8, n: u64, waits: u64) -> Model {
 fn much_data_is_written_behind_not_less_often() {
     let blocking = |size_class, n| {
         let a = analysis(&steps(size_class, n));
-        let mut found = a.findings.into_iter().filter(|f| f.id == "blocking-io");
+        let mut found = a
+            .findings
+            .into_iter()
+            .filter(|f| f.id == FindingId::BlockingIo);
         let first: Finding = found.next().expect("found");
         assert!(found.next().is_none(), "once");
         first
@@ -357,14 +376,17 @@ fn a_lock_that_is_held_to_write_through_is_a_group_commit_to_make() {
         }
     }
     let a = db.said();
-    let f = a.findings.iter().find(|f| f.id == "holder-off-cpu");
+    let f = a.findings.iter().find(|f| f.id == FindingId::HolderOffCpu);
     let f = f.expect("a lock");
     assert!(f.causes[0].fix.contains("group commit"), "{f:?}");
     assert!(f.caveats.iter().any(|c| c.contains("is lost")), "{f:?}");
     // Not only the waits: what the calls run goes with them.
     assert!(f.gain.mid > 2.4 && f.gain.high > 4.0, "{:?}", f.gain);
     assert!(!ids(&a).contains(&"blocking-io"), "said once");
-    let others = a.findings.iter().filter(|of| of.id == "holder-off-cpu");
+    let others = a
+        .findings
+        .iter()
+        .filter(|of| of.id == FindingId::HolderOffCpu);
     assert!(
         others.skip(1).all(|of| of.gain.mid < f.gain.mid),
         "one has it"
@@ -376,7 +398,9 @@ fn little_for_each_wait_is_little_however_few_commits_can_be_told_apart() {
     let fix = |waits| {
         let a = analysis(&steps_of(13, 20, waits));
         let mut found = a.findings.into_iter();
-        let f = found.find(|f| f.id == "blocking-io").expect("found");
+        let f = found
+            .find(|f| f.id == FindingId::BlockingIo)
+            .expect("found");
         f.causes[0].fix.clone()
     };
     // 2 MB for each of 60 commits, and 40 KB for each of 50 waits.

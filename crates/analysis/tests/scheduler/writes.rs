@@ -3,6 +3,7 @@
 use convoy_analysis::arbitration::merge;
 use convoy_analysis::scheduler::Analysis;
 use convoy_model::finding::Subject;
+use convoy_model::FindingId;
 use convoy_model::{Model, ObjectId, OffReason};
 use convoy_profile::{CallSamples, StackIx, ThreadIx, ThreadRef};
 use convoy_testkit::sched::{Schedule, Wait};
@@ -187,7 +188,7 @@ fn a_thread_that_waits_for_more_to_log_limits_nobody() {
     }
     let a = w.said();
     let found = a.findings.iter().chain(&a.dismissed);
-    for f in found.filter(|f| f.id == "small-writes") {
+    for f in found.filter(|f| f.id == FindingId::SmallWrites) {
         assert!(f.gain.mid < 1.02 && f.gain.low == 1.0, "{:?}", f.gain);
     }
 }
@@ -260,7 +261,9 @@ fn what_a_thread_writes_while_the_others_wait_for_it_goes_from_the_run() {
 fn beside_others_what_a_thread_writes_is_a_part_of_the_run() {
     let a = writes_between(true, 8, 2);
     let mut found = a.findings.iter().chain(&a.dismissed);
-    let f = found.find(|f| f.id == "small-writes").expect("said");
+    let f = found
+        .find(|f| f.id == FindingId::SmallWrites)
+        .expect("said");
     // A third of the 400 ms.
     let mid = 1.0 / (1.0 - 0.95 * 0.4 / 3.0);
     assert!((f.gain.mid - mid).abs() < 0.02, "{:?}", f.gain);
@@ -313,15 +316,22 @@ fn what_waits_for_the_lock_that_they_are_made_under_goes_too() {
     let alone = Writers::new(6, LOG).said().findings[0].gain.clone();
     let model = Writers::new(6, LOG).under_a_lock().model();
     let a = analysis(&model);
-    let f = a.findings.iter().find(|f| f.id == "small-writes").unwrap();
+    let f = a
+        .findings
+        .iter()
+        .find(|f| f.id == FindingId::SmallWrites)
+        .unwrap();
     assert!(f.title.contains(", under log_lock: "), "{}", f.title);
     assert!(matches!(f.subject, Subject::Site(ObjectId(0), _)), "{f:?}");
     assert!(f.gain.mid > 1.3 * alone.mid, "{:?} {alone:?}", f.gain);
     // The lock is what they are made under: it is said once, and with what to do.
     let lock = found("contended-lock", Subject::Object(ObjectId(0)), 1.5);
     let (list, rest) = merge(&model, &a, vec![lock], Vec::new());
-    assert!(list.iter().all(|f| f.id != "contended-lock"), "{list:#?}");
-    assert!(rest.iter().any(|f| f.id == "contended-lock"));
+    assert!(
+        list.iter().all(|f| f.id != FindingId::ContendedLock),
+        "{list:#?}"
+    );
+    assert!(rest.iter().any(|f| f.id == FindingId::ContendedLock));
 }
 
 /// The first thread writes to a pipe that the second one reads. `answers`: which writes to another one that the first one reads.
@@ -346,14 +356,21 @@ fn between(mut w: Writers, answers: bool) -> Analysis {
 #[test]
 fn messages_through_a_pipe_are_gathered_if_nobody_answers() {
     let a = through_a_pipe(5, false);
-    let f = a.findings.iter().find(|f| f.id == "small-writes").unwrap();
+    let f = a
+        .findings
+        .iter()
+        .find(|f| f.id == FindingId::SmallWrites)
+        .unwrap();
     assert_eq!(f.causes[0].id, "message-per-call");
     assert!(f.title.contains("at log_line() log.c:31"), "{}", f.title);
     assert!(f.gain.mid > 1.3 && f.gain.high < 3.5, "{:?}", f.gain);
     for (size_class, answers) in [(5, true), (1, false), (13, false)] {
         let a = through_a_pipe(size_class, answers);
         let mut all = a.findings.iter().chain(&a.dismissed);
-        assert!(all.all(|f| f.id != "small-writes"), "{size_class} {a:#?}");
+        assert!(
+            all.all(|f| f.id != FindingId::SmallWrites),
+            "{size_class} {a:#?}"
+        );
     }
 }
 
@@ -363,7 +380,7 @@ fn who_talks_at_one_socket_gathers_what_goes_to_another() {
         let mut w = Writers::new(5, file);
         (w.talks, w.reads) = (true, reads);
         let a = between(w, false);
-        a.findings.iter().any(|f| f.id == "small-writes")
+        a.findings.iter().any(|f| f.id == FindingId::SmallWrites)
     };
     assert!(messages("pipe: unnamed", false));
     assert!(messages("socket: tcp to port 514", false));

@@ -3,6 +3,7 @@
 use convoy_estimate::WhatIf;
 use convoy_investigate::Lead;
 use convoy_model::finding::Finding;
+use convoy_model::FindingId;
 use convoy_model::{is_lock_kind, Model};
 use convoy_report::names;
 
@@ -11,13 +12,15 @@ pub fn lead(model: &Model, finding: &Finding) -> Lead {
     let mut estimates = finding.gain.estimates.clone();
     if estimates.is_empty() {
         let what_if = match finding.id {
-            "contended-lock" | "asymmetric-contention" | "starved-thread" => WhatIf::LockRemoved,
+            FindingId::ContendedLock
+            | FindingId::AsymmetricContention
+            | FindingId::StarvedThread => WhatIf::LockRemoved,
             _ => WhatIf::Fix,
         };
         estimates.push(finding.gain.accounting(what_if));
     }
     Lead {
-        id: finding.id.into(),
+        id: finding.id.as_str().into(),
         title: finding.title.clone(),
         lock: lock(model, finding),
         causes: finding.causes.iter().map(|c| c.text.clone()).collect(),

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use convoy_analysis::counters::{Analysis, Assignment};
 use convoy_estimate::WhatIf;
 use convoy_model::finding::{rank, Finding, Subject};
+use convoy_model::FindingId;
 use convoy_model::{GroupId, Model};
 use convoy_profile::Profile;
 use convoy_replay::fixes::{self, Fix};
@@ -100,20 +101,20 @@ impl Trace {
     fn fix(&self, model: &Model, finding: &Finding, spread: &[Spread]) -> Option<Fix> {
         let objects = || Some(self.objects(model, finding)).filter(|of| !of.is_empty());
         match finding.id {
-            "contended-lock" | "asymmetric-contention" | "starved-thread" => {
-                objects().map(Fix::Remove)
-            }
-            "barrier-imbalance" => objects().map(Fix::Balance),
-            "straggler" => {
+            FindingId::ContendedLock
+            | FindingId::AsymmetricContention
+            | FindingId::StarvedThread => objects().map(Fix::Remove),
+            FindingId::BarrierImbalance => objects().map(Fix::Balance),
+            FindingId::Straggler => {
                 let Subject::Thread(thread) = finding.subject else {
                     return None;
                 };
                 let barriers = self.barriers(model.threads.get(thread.0 as usize)?);
                 (!barriers.is_empty()).then_some(Fix::Balance(barriers))
             }
-            "small-pool" => objects().map(Fix::Permits),
-            "trylock-spin" => objects().map(Fix::Blocking),
-            "load-imbalance" => {
+            FindingId::SmallPool => objects().map(Fix::Permits),
+            FindingId::TrylockSpin => objects().map(Fix::Blocking),
+            FindingId::LoadImbalance => {
                 let Subject::Groups(groups) = &finding.subject else {
                     return None;
                 };

@@ -59,7 +59,7 @@ fn one(report: &Report<'_>, data: &Data, number: usize, finding: &Finding, open:
             summary {
                 span .gain { (human::gain(&finding.gain)) }
                 " " strong { (finding.title) } " "
-                code .id { (finding.id) }
+                code .id { (finding.id.as_str()) }
             }
             dl {
                 @if !finding.evidence.is_empty() {

@@ -9,6 +9,8 @@ use crate::subject;
 #[derive(Serialize)]
 pub struct FindingOut<'a> {
     rank: usize,
+    /// What limits the program: `lock-contention`, ...
+    kind: &'static str,
     id: &'static str,
     title: &'a str,
     subject: SubjectOut,
@@ -83,7 +85,8 @@ pub fn findings(findings: &[Finding], first_rank: usize) -> Vec<FindingOut<'_>> 
             let ids = subject::ids(&f.subject);
             FindingOut {
                 rank: first_rank + i,
-                id: f.id,
+                kind: f.id.bottleneck().as_str(),
+                id: f.id.as_str(),
                 title: &f.title,
                 subject: SubjectOut {
                     kind: subject::kind(&f.subject),

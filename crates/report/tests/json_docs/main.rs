@@ -14,6 +14,7 @@ use convoy_analysis::scheduler as critical;
 use convoy_analysis::Params;
 use convoy_diagnose as diagnose;
 use convoy_model::finding::{Cause, Evidence, Finding, Gain, Subject};
+use convoy_model::FindingId;
 use convoy_model::{
     FutexOf, GoProgram, GoWait, Group, GroupId, LoopId, Lost, Model, NameId, Object, ObjectId,
     Pair, Process, ProcessId, Sched, SchedSource, Site, SiteFrame, SiteId, Sources, SpinLoop,
@@ -420,7 +421,7 @@ fn unknown_sections() -> diagnose::Analysis {
 
 fn finding(subject: Subject) -> Finding {
     Finding {
-        id: "contended-lock",
+        id: FindingId::ContendedLock,
         subject,
         title: "title".into(),
         evidence: vec![Evidence {

@@ -5,8 +5,8 @@ use convoy_analysis::scheduler::{
 };
 use convoy_model::finding::{Cause, Evidence, Finding, Gain, Subject};
 use convoy_model::{
-    Group, GroupId, LoopId, Model, NameId, Object, ObjectId, OffReason, Process, ProcessId, Sched,
-    Site, SiteFrame, SiteId, SpinKind, SpinLoop, Thread, ThreadId,
+    FindingId, Group, GroupId, LoopId, Model, NameId, Object, ObjectId, OffReason, Process,
+    ProcessId, Sched, Site, SiteFrame, SiteId, SpinKind, SpinLoop, Thread, ThreadId,
 };
 use convoy_profile::{Collector, Exit, Meta, ObjectKind};
 
@@ -380,7 +380,7 @@ pub fn finding(
     gain: (f64, f64, f64, &str),
 ) -> Finding {
     Finding {
-        id,
+        id: FindingId::from_name(id).expect("a finding of the catalog"),
         subject,
         title: title.into(),
         evidence: seen

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use convoy_model::finding::Cause;
+use convoy_model::FindingId;
 use convoy_model::{SiteId, ThreadId};
 
 use crate::facts::cache_lines::{Fight, Fought};
@@ -53,7 +54,7 @@ pub(super) fn offsets(view: &RunView, lanes: &Lanes, fought: &Fought) -> String 
 
 /// How a fight is told.
 pub(super) struct Words {
-    pub(super) id: &'static str,
+    pub(super) id: FindingId,
     pub(super) title: String,
     pub(super) cause: Cause,
 }
@@ -63,28 +64,28 @@ impl Words {
         let (place, data) = (view.place(Some(site)), data(first));
         let (id, title, because, why, fix) = match fight {
             Fight::Atomic if counts_references(view, site) => (
-                "contended-atomic",
+                FindingId::ContendedAtomic,
                 format!("change the reference count {data} at {place}"),
                 "shared-reference-count",
                 "each copy of a shared pointer and the end of each changes the same count, which goes from processor to processor",
                 format!("pass a reference instead of a copy at {place}, or copy the pointer once per thread and not once per item"),
             ),
             Fight::Atomic => (
-                "contended-atomic",
+                FindingId::ContendedAtomic,
                 format!("change the same atomic {data} at {place}"),
                 "shared-atomic",
                 "every change takes the cache line away from the others, and each waits for it",
                 format!("at {place} count in a variable per thread and add up when it is read (sharding), or add several steps at once"),
             ),
             Fight::Plain => (
-                "contended-line",
+                FindingId::ContendedLine,
                 format!("read and write the same bytes of {data} at {place}"),
                 "true-sharing",
                 "data that several threads use and some write goes from processor to processor with each write",
                 format!("at {place} work on a copy per thread and write it back once for many steps"),
             ),
             Fight::Neighbours => (
-                "false-sharing",
+                FindingId::FalseSharing,
                 format!("use neighbouring bytes of one cache line, {data}, at {place}"),
                 "false-sharing",
                 match first.own_locks.is_empty() {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use convoy_model::finding::{Evidence, Gain};
+use convoy_model::FindingId;
 
 use super::Unit;
 use crate::estimate::queueing::LOCKING;
@@ -12,7 +13,7 @@ use crate::tables::counters::Quadrant;
 use crate::words::{count, duration, evidence, percent, place, plural};
 
 impl Unit<'_> {
-    pub(super) fn title(&self, cx: &ProcessFacts, id: &str) -> String {
+    pub(super) fn title(&self, cx: &ProcessFacts, id: FindingId) -> String {
         let s = self.stats;
         let name = match self.locks.as_slice() {
             [one] => cx.view.object_name(*one),
@@ -25,7 +26,7 @@ impl Unit<'_> {
             ),
         };
         match id {
-            "asymmetric-contention" => {
+            FindingId::AsymmetricContention => {
                 let f = self.family.map_or(0.0, |f| f.top_tenth_waits);
                 let few = match self.locks.len() {
                     0..=10 => "one",
@@ -33,7 +34,7 @@ impl Unit<'_> {
                 };
                 format!("{name}: {few} of them gets {} of the waits", percent(f))
             }
-            "frequent-lock" => format!(
+            FindingId::FrequentLock => format!(
                 "{name} {} taken {} times a second, hardly contended",
                 if self.locks.len() == 1 { "is" } else { "are" },
                 count(s.frequency_hz)
@@ -49,7 +50,7 @@ impl Unit<'_> {
                 };
                 match self.locking(cx).filter(|x| *x > 2.0 * s.waited_ratio) {
                     Some(share) => format!(
-                        "{name}: {} of what {} is taking {it} and letting {it} go",
+                        "{name}: acquiring and releasing {it} takes {} of the CPU time of {}",
                         percent(share),
                         threads("run")
                     ),
@@ -173,7 +174,7 @@ impl Unit<'_> {
                 "locking_ratio",
                 share,
                 format!(
-                    "taking it and letting it go is {} of what its threads run (samples)",
+                    "acquiring and releasing it takes {} of its threads' CPU time (samples)",
                     percent(share)
                 ),
             ));
@@ -214,16 +215,16 @@ impl Unit<'_> {
         list
     }
 
-    pub(super) fn caveats(&self, cx: &ProcessFacts, gain: &Gain, id: &str) -> Vec<String> {
+    pub(super) fn caveats(&self, cx: &ProcessFacts, gain: &Gain, id: FindingId) -> Vec<String> {
         let mut list = Vec::new();
         let s = self.stats;
-        if gain.mid < cx.t.gain_mid && s.waited_ratio >= 0.05 && id != "frequent-lock" {
+        if gain.mid < cx.t.gain_mid && s.waited_ratio >= 0.05 && id != FindingId::FrequentLock {
             list.push(format!(
                 "the waits are real, but taking them away buys nothing: {}",
                 gain.limited_by
             ));
         }
-        if id == "contended-lock" {
+        if id == FindingId::ContendedLock {
             list.extend(self.of_stuck(cx));
         }
         if let (Some(c), Some(u)) = (s.hold_contended_ns, s.hold_sampled_ns) {

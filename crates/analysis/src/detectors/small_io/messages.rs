@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
+use convoy_model::FindingId;
 use convoy_model::{CallSamples, FunctionKey, GroupId, NameId, OffReason, ThreadId};
 
 use super::place::{Cpu, Entering, Place, Time};
@@ -277,7 +278,7 @@ impl Chain {
         let site = most(first.place.sites.clone())?;
         let verb = if first.place.reads { "read" } else { "write" };
         let title = format!(
-            "{} hand over messages a few bytes at a time, most {verb} some {:.0} bytes a call at {}: the calls are {} of their CPU time",
+            "{} pass messages of a few bytes, most {verb} some {:.0} bytes a call at {}: the calls take {} of their CPU time",
             plural(threads.len(), "thread"),
             first.place.mean_bytes(),
             view.place(Some(site)),
@@ -299,7 +300,7 @@ impl Chain {
             .map(|at| format!("read some 64 KB at once at {at}, and take the messages from there"));
         let fixes: Vec<_> = write.into_iter().chain(read).collect();
         Some(Finding {
-            id: "small-writes",
+            id: FindingId::SmallWrites,
             subject: Subject::Code(site),
             title,
             evidence: self.evidence(view, of_threads),
