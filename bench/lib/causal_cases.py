@@ -19,21 +19,32 @@ class Case:
     rest: Work = field(default_factory=dict)
     # Options of `convoy causal`: progress where the program's locks do not follow its work.
     options: tuple[str, ...] = ()
-    # The work's share of the target's time, where the target is more than that.
-    share: float = 1.0
-    is_real: bool = False
+    # The same program with nothing but the target, where that is more than the work: its time
+    # without the work is the target's rest.
+    alone: Program | None = None
+    # Usual budgets that it takes: its progress is slow.
+    budgets: int = 1
     # It is worth nothing, whatever it costs.
     is_decoy: bool = False
 
-    def _work(self, level: float) -> Work:
-        less = {name: round(base * (1 - level / self.share)) for name, base in self.work.items()}
-        return {**self.rest, **less}
+    def share(self, scratch: Path) -> float:
+        """The work's share of the target's time."""
+        if self.alone is None:
+            return 1.0
+        rest = self.alone.run(self._work(1.0), scratch)
+        return 1 - rest / self.alone.run(self._work(0.0), scratch)
 
-    def run(self, level: float, scratch: Path) -> float:
-        return self.program.run(self._work(level), scratch)
+    def _work(self, less: float) -> Work:
+        left = {name: round(base * (1 - less)) for name, base in self.work.items()}
+        return {**self.rest, **left}
+
+    def run(self, less: float, scratch: Path) -> float:
+        """With so much less work, 0 to 1."""
+        return self.program.run(self._work(less), scratch)
 
     def experiment(self, convoy: Convoy, scratch: Path) -> dict:
-        options = ["--target", self.target, *self.options]
+        budget = f"--budget={self.budgets * convoy.budget_s:g}s"
+        options = [budget, "--target", self.target, *self.options]
         return self.program.experiment(convoy, options, self._work(0), scratch)
 
 
@@ -44,7 +55,9 @@ def _synthetic(source: str, short: str, long: str, prints: bool = False) -> Comm
 
 def _critical(threads: int, target: str, work: Work) -> Case:
     program = _synthetic(
-        "critical_section.c", f"threads={threads} rounds=700000", f"threads={threads} rounds=60000000"
+        "critical_section.c",
+        f"threads={threads} rounds=700000",
+        f"threads={threads} rounds=60000000",
     )
     return Case(f"critical_section {threads} threads, {target}", program, target, work)
 
@@ -76,7 +89,9 @@ SYNTHETIC = [
     # The straggler is as fast as the other thread when it is a quarter faster.
     Case(
         "phases straggler",
-        _synthetic("phases.c", "phases=2000 work=1200000 skew=1", "phases=1000000 work=1200000 skew=1"),
+        _synthetic(
+            "phases.c", "phases=1000 work=1200000 skew=1", "phases=1000000 work=1200000 skew=1"
+        ),
         "threads:phase-0",
         {"straggler": 800000},
     ),
@@ -130,10 +145,18 @@ SYNTHETIC = [
 REAL = [
     Case("sqlite query_work", programs.SQLITE, "fn:query_work", {"query_work_links": 5000}),
     Case(
+        "sqlite lock of the connection",
+        programs.SQLITE,
+        "lock:sqlite3_step",
+        {"query_work_links": 5000},
+        alone=programs.SQLITE_ALONE,
+    ),
+    Case(
         "pbzip2 -p4 sort_once and below",
         programs.pbzip2(4),
         "path:sort_once",
         {"sort_times": 4},
+        budgets=2,
     ),
     # The writer takes longer for a block than both compressing threads: they wait for it.
     Case(
@@ -142,6 +165,7 @@ REAL = [
         "fn:write_work",
         {"write_work_links": 40_000_000},
         rest={"sort_times": 2},
+        budgets=2,
     ),
     Case(
         "pbzip2 -p2 sort_once behind write_work",
@@ -149,6 +173,7 @@ REAL = [
         "path:sort_once",
         {"sort_times": 4},
         rest={"write_work_links": 60_000_000},
+        budgets=2,
         is_decoy=True,
     ),
     Case(

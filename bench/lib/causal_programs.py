@@ -1,4 +1,4 @@
-"""How `bench/causal` runs a program: for the truth with a fixed amount of work, and long enough under experiments."""
+"""How `bench/causal` runs a program: once for the truth, and once under experiments."""
 
 import contextlib
 import json
@@ -27,6 +27,8 @@ class Convoy:
     """`convoy causal` with its options."""
 
     exe: Path
+    # Of a usual target.
+    budget_s: float
     options: tuple[str, ...]
 
     def command(self, scratch: Path, *more: str) -> list[str]:
@@ -42,7 +44,7 @@ class Program(Protocol):
     """What a case can be of."""
 
     def run(self, work: Work, scratch: Path) -> float:
-        """Runs it with this work; returns what is less if there is less work: seconds, or a latency."""
+        """Runs it with this work; returns seconds, or a latency."""
 
     def experiment(self, convoy: Convoy, options: list[str], work: Work, scratch: Path) -> dict:
         """Runs it under experiments; returns their report."""
@@ -63,7 +65,9 @@ class Command:
     # Files that it reads: made in the scratch directory.
     prepare: Callable[[Path], object] = lambda _: None
 
-    def _start(self, scratch: Path, words: tuple[str, ...], work: Work) -> tuple[list[str], dict[str, str]]:
+    def _start(
+        self, scratch: Path, words: tuple[str, ...], work: Work
+    ) -> tuple[list[str], dict[str, str]]:
         told = {name: str(value) for name, value in work.items()}
         command = [str(self.build(scratch)), *words]
         if self.by_environment:
@@ -88,7 +92,12 @@ class Command:
         command, environment = self._start(scratch, self.long, work)
         whole = convoy.command(scratch, *options, "--", *command)
         with subprocess.Popen(
-            whole, env=environment, cwd=scratch, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            whole,
+            env=environment,
+            cwd=scratch,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         ) as running:
             for line in running.stderr or ():
                 if "experiments ended" in line or "no experiment" in line:
@@ -185,7 +194,22 @@ def _cache_load(rounds: int) -> Callable[[int, Path], list[str]]:
 def _redis_load(requests: int) -> Callable[[int, Path], list[str]]:
     def load(port: int, _: Path) -> list[str]:
         name = "redis-benchmark"
-        return [name, "-p", str(port), "-n", str(requests), "-c", "20", "-P", "16", "-t", "set", "-q", "-r", "10000"]
+        return [
+            name,
+            "-p",
+            str(port),
+            "-n",
+            str(requests),
+            "-c",
+            "20",
+            "-P",
+            "16",
+            "-t",
+            "set",
+            "-q",
+            "-r",
+            "10000",
+        ]
 
     return load
 
@@ -194,7 +218,9 @@ def _redis(port: int, _: Path) -> list[str]:
     return real.redis(port, _)[1:]
 
 
-MEMCACHED = Server(fetched(causal_sources.memcached), _memcached, _cache_load(300), _cache_load(10**7))
+MEMCACHED = Server(
+    fetched(causal_sources.memcached), _memcached, _cache_load(300), _cache_load(10**7)
+)
 REDIS = Server(fetched(causal_sources.redis), _redis, _redis_load(100_000), _redis_load(10**9))
 
 
@@ -203,10 +229,20 @@ def pbzip2(threads: int) -> Command:
         return f"-p{threads}", "-1", "-b1", "-k", "-f", "-c", file
 
     return Command(
-        fetched(causal_sources.pbzip2), words("text-short"), words("text-long"), by_environment=True, prepare=text
+        fetched(causal_sources.pbzip2),
+        words("text-short"),
+        words("text-long"),
+        by_environment=True,
+        prepare=text,
     )
 
 
 SQLITE = Command(
     fetched(causal_sources.sqlite), ("queries=60000",), ("queries=60000000",), by_environment=True
+)
+SQLITE_ALONE = Command(
+    fetched(causal_sources.sqlite),
+    ("queries=100000", "threads=1", "outside=0"),
+    (),
+    by_environment=True,
 )

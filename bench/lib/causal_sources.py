@@ -1,7 +1,8 @@
-"""Real programs for `bench/causal`: their sources, with work that an environment variable changes, and their builds.
+"""Real programs for `bench/causal`: their sources, changed, and their builds.
 
-Sources come from Debian and crates.io by their own tools. A function is repeated a number of times, or gets additional
-work: less of either is a program that really has less to do.
+Sources come from Debian and crates.io by their own tools. A function is repeated, or gets
+additional work, as often as an environment variable says: less is a program that really has less
+to do.
 """
 
 import functools
@@ -45,11 +46,13 @@ def run(command: list[str], where: Path) -> str:
 
 
 def debian(package: str, where: Path) -> Path:
-    """Debian's source of a package, by apt with a state of its own: the machine's package lists stay as they are."""
+    """Debian's source of a package, by apt with a state of its own: that of the machine stays."""
     if not shutil.which("apt-get") or not shutil.which("dpkg-source"):
         raise Failed("apt-get and dpkg-source are needed: apt-get install dpkg-dev")
     release = dict(
-        line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line
+        line.split("=", 1)
+        for line in Path("/etc/os-release").read_text().splitlines()
+        if "=" in line
     )
     (BUILDS / "lists" / "partial").mkdir(parents=True, exist_ok=True)
     sources = BUILDS / "sources.list"
@@ -82,7 +85,9 @@ def amalgamation(where: Path) -> Path:
 
 
 @functools.cache
-def changed(name: str, fetch: Callable[[Path], Path], changes: tuple[Change, ...]) -> tuple[Path, bool]:
+def changed(
+    name: str, fetch: Callable[[Path], Path], changes: tuple[Change, ...]
+) -> tuple[Path, bool]:
     """The changed source of a program, and whether it must still be built."""
     where = BUILDS / name
     mark = where / "built"
@@ -98,7 +103,9 @@ def changed(name: str, fetch: Callable[[Path], Path], changes: tuple[Change, ...
     return source, True
 
 
-def built(name: str, fetch: Callable[[Path], Path], changes: tuple[Change, ...], *commands: str) -> Path:
+def built(
+    name: str, fetch: Callable[[Path], Path], changes: tuple[Change, ...], *commands: str
+) -> Path:
     """The directory of a program that is built by these commands of a shell."""
     source, is_new = changed(name, fetch, changes)
     if is_new:
@@ -109,8 +116,8 @@ def built(name: str, fetch: Callable[[Path], Path], changes: tuple[Change, ...],
 
 
 def repeated(file: str, own: str, parameters: str, head: str) -> tuple[Change, ...]:
-    """A function `own` that computes the same `own`_times, by calls of `own`_once, which it was. `head`: where it is
-    defined, as in the file."""
+    """A function `own` that calls `own`_once, which it was, `own`_times. `head`: how its
+    definition begins."""
     once = f"{own}_once"
     call = f"{once}({', '.join(p.split()[-1].strip('*') for p in parameters.split(','))})"
     result = head[: head.index(own)].split()[-1]
@@ -120,7 +127,9 @@ def repeated(file: str, own: str, parameters: str, head: str) -> tuple[Change, .
         f"{result} {own}({parameters})\n"
         f"{{ for (unsigned long n = {own}_times; n > 1; n--) {call}; return {call}; }}\n"
     )
-    return (Change(file, head, f"{wrapper}__attribute__((noipa)) static {head.replace(own, once)}"),)
+    return (
+        Change(file, head, f"{wrapper}__attribute__((noipa)) static {head.replace(own, once)}"),
+    )
 
 
 def memcached() -> Path:
@@ -131,7 +140,10 @@ def memcached() -> Path:
         "uint32_t MurmurHash3_x86_32 ( const void * key, size_t length)",
     )
     link = "static void do_item_link_q(item *it) { /* item is the new head */\n"
-    changes = (*murmur, Change("items.c", link, f"{EXTRA}EXTRA_WORK(link_work)\n{link}link_work();\n"))
+    changes = (
+        *murmur,
+        Change("items.c", link, f"{EXTRA}EXTRA_WORK(link_work)\n{link}link_work();\n"),
+    )
 
     def fetch(where: Path) -> Path:
         return debian("memcached", where)
@@ -147,6 +159,7 @@ def redis() -> Path:
         "const uint8_t *in, const size_t inlen, const uint8_t *k",
         "uint64_t siphash(const uint8_t *in, const size_t inlen, const uint8_t *k) {",
     )
+
     def fetch(where: Path) -> Path:
         return debian("redis", where)
 
@@ -190,7 +203,7 @@ def pbzip2() -> Path:
 
 
 def sqlite() -> Path:
-    """SQLite under a load of threads that share a connection: queries have additional work, under its lock."""
+    """SQLite under threads that share a connection: queries have additional work, under its lock."""
     step = "Value to return */\n  sqlite3 *db = p->db;       /* The database */\n  u8 resetSchema"
     head = "SQLITE_PRIVATE int sqlite3VdbeExec(\n"
     changes = (

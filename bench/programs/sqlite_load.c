@@ -1,6 +1,6 @@
 /*
- * sqlite_load: threads query one table by one connection of SQLite, whose lock (SQLITE_THREADSAFE=1)
- * is held while a query runs; then they use the answer.
+ * sqlite_load: threads query a table by one connection of SQLite, and then use the answer. The
+ * connection's lock is held while a query runs (SQLITE_THREADSAFE=1).
  *
  * threads=4 queries=200000 rows=10000 outside=3000   links of work with an answer
  */

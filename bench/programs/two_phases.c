@@ -1,6 +1,6 @@
 /*
- * two_phases: threads parse items under one lock, then compute, then parse again. Parsing matters in
- * its phase only.
+ * two_phases: threads parse items under one lock, then compute, then parse again. Parsing matters
+ * in its phase only.
  *
  * threads=2 rounds=20 items=1000   of each thread in each phase
  * parse=30000 compute=70000   links of work of an item
