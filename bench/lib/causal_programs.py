@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import subprocess
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ COMPILERS = {
     ".cpp": ["g++", "-O2", "-g", "-pthread"],
     ".rs": real.RUSTC,
 }
+# Experiments are done within this, or something is wrong.
+EXPERIMENT_MOST_S = 90
 # Amounts of work by name.
 Work = dict[str, int]
 
@@ -99,9 +102,12 @@ class Command:
             stderr=subprocess.PIPE,
             text=True,
         ) as running:
+            limit = threading.Timer(EXPERIMENT_MOST_S, running.terminate)
+            limit.start()
             for line in running.stderr or ():
                 if "experiments ended" in line or "no experiment" in line:
                     running.terminate()
+            limit.cancel()
         return convoy.report(scratch)
 
 
