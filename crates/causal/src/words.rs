@@ -5,6 +5,8 @@ use std::time::Duration;
 use crate::estimator::Estimator;
 use crate::progress::{gap_seconds, Progress, WINDOW_S as SHORTEST_WINDOW_S};
 
+/// Windows of a block of one target.
+const WINDOWS_LEAST: usize = 6;
 /// The beginning of a program, and the look at it.
 const LOOK: Duration = Duration::from_millis(700);
 /// The beginning of a program that is known from earlier runs.
@@ -66,9 +68,10 @@ pub mod reason {
     /// It ends before one block of windows, however often it runs.
     pub fn too_short_to_repeat(ran: Duration, windows_per_block: usize) -> String {
         format!(
-            "the program ends after {}, and a run must last for {windows_per_block} windows in \
-             turn: {}. Give it more work, or name fewer targets",
+            "the program ends after {}, and a run must last for {} windows in turn: {}. Give it \
+             more work, or name fewer targets",
             seconds(ran),
+            windows_per_block.max(super::WINDOWS_LEAST),
             seconds(super::block_needed(windows_per_block))
         )
     }
@@ -265,7 +268,7 @@ pub fn too_many_targets(targets: usize, most: usize) -> crate::Invalid {
 
 /// How long a program must run for a first result. `window_seconds`: 0 = not known yet.
 pub fn length_needed(windows_per_block: usize, window_seconds: f64) -> Duration {
-    let windows = crate::experiment::BLOCKS_LEAST * windows_per_block.max(6);
+    let windows = crate::experiment::BLOCKS_LEAST * windows_per_block.max(WINDOWS_LEAST);
     let window = window_seconds.max(SHORTEST_WINDOW_S);
     LOOK + Duration::from_secs_f64(windows as f64 * (window + gap_seconds(window)))
 }
@@ -273,7 +276,7 @@ pub fn length_needed(windows_per_block: usize, window_seconds: f64) -> Duration 
 /// How long each run must last if a program runs again and again.
 pub fn block_needed(windows_per_block: usize) -> Duration {
     let window = SHORTEST_WINDOW_S + gap_seconds(SHORTEST_WINDOW_S);
-    BEGINNING + Duration::from_secs_f64(windows_per_block.max(6) as f64 * window)
+    BEGINNING + Duration::from_secs_f64(windows_per_block.max(WINDOWS_LEAST) as f64 * window)
 }
 
 /// Caveats, each with what to do.
