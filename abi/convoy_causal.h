@@ -141,7 +141,7 @@ struct cv_causal_thread {
 	uint32_t tid;
 	uint32_t handling; /* it is in the handler of a sample, where the signal is blocked */
 	uint64_t releases; /* locks released */
-	uint64_t wakes;    /* conditions signalled, semaphores posted, futexes woken */
+	uint64_t wakes;    /* conditions signalled, semaphores posted */
 	uint64_t arrivals; /* at barriers */
 	uint64_t samples;  /* signals taken in windows */
 	uint64_t hits;     /* of these, in the subject */

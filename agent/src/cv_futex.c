@@ -86,7 +86,7 @@ static long futex_wake(struct cv_thread *t, uint64_t ra, long a, long b, long c,
 	long r;
 
 	cv_count(t, (uint64_t)a, ra, CV_OP_FUTEX_WAKE, false);
-	CV_CAUSAL(cv_causal_wakes());
+	CV_CAUSAL(cv_causal_futex_wakes());
 	CV_EVENT(cv_event_in_window(CV_EV_FUTEX_WAKE, CV_OBJECT_FUTEX, (uint64_t)a, ra, (uint64_t)(uint32_t)c));
 	cv_object_woken((uint64_t)a, CV_OBJECT_FUTEX);
 	errno = saved;

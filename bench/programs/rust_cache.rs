@@ -27,6 +27,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
     })
 }
 
+#[inline(never)]
 fn work(mut x: u64, links: u64) -> u64 {
     for _ in 0..links {
         x = black_box(x.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1));

@@ -62,6 +62,16 @@ pub fn trials() -> Vec<Trial> {
         ),
         trial("causal/point", None, a_point_that_is_not_there_is_named),
         measured("causal/repeat", None, short_runs_have_a_number_together),
+        measured(
+            "causal/repeat-short",
+            None,
+            runs_that_end_before_experiments_begin_teach_what_to_try,
+        ),
+        measured(
+            "causal/futex-lock",
+            None,
+            wake_ups_of_a_lock_of_futexes_are_no_progress,
+        ),
         trial("causal/status", None, output_and_status_are_the_program_s),
         trial("causal/attached", root(), a_process_goes_on_as_it_was),
         trial("causal/hooks", root(), a_killed_convoy_leaves_no_hook),
@@ -365,6 +375,43 @@ fn a_point_that_is_not_there_is_named(scratch: &Scratch) -> Result {
         "{report}"
     );
     Ok(())
+}
+
+/// Half a second: as long as convoy looks at a program before it experiments.
+fn runs_that_end_before_experiments_begin_teach_what_to_try(scratch: &Scratch) -> Result {
+    let program = program("stages.c")?;
+    let _turn = turn::alone();
+    turn::retry(|| {
+        let options = ["--repeat", "--budget", "3s"];
+        let (outcome, report) = experiment(scratch, &options, &program, &["items=5000"])?;
+        check!(outcome.end == End::Status(0), "{:?}", outcome.end);
+        let (low, _) = saved(&report, "transform_item")?;
+        check!(low > 0.1, "it decides the pace: {report}");
+        check!(report["reason"].is_null(), "{report}");
+        // Too short for one block, however often it runs.
+        let options = ["--repeat", "--target", "fn:transform_item"];
+        let (outcome, report) = experiment(scratch, &options, &program, &["items=500"])?;
+        check!(outcome.end == End::Status(0), "{:?}", outcome.end);
+        let reason = report["reason"].as_str().unwrap_or_default();
+        check!(reason.contains("Give it more work"), "{report}");
+        Ok(())
+    })
+}
+
+/// They depend on who waits: calls of a function count.
+fn wake_ups_of_a_lock_of_futexes_are_no_progress(scratch: &Scratch) -> Result {
+    let program = program("rust_cache.rs")?;
+    let _turn = turn::alone();
+    turn::retry(|| {
+        let options = ["--budget", "4s", "--target", "fn:rust_cache::work"];
+        let arguments = ["turns=3000000", "gap=1000"];
+        let (_, report) = experiment(scratch, &options, &program, &arguments)?;
+        let progress = report["progress"][0]["name"].as_str().unwrap_or_default();
+        check!(progress.starts_with("calls of "), "{report}");
+        let (low, _) = saved(&report, "rust_cache::work")?;
+        check!(low > 0.1, "most of the time: {report}");
+        Ok(())
+    })
 }
 
 fn a_short_program_is_told_how_long_it_must_run(scratch: &Scratch) -> Result {

@@ -217,6 +217,14 @@ static inline __attribute__((always_inline)) void cv_causal_wakes(void)
 	cv_causal_leave();
 }
 
+/* The same by a bare futex. That is no progress: locks made of futexes wake only if a thread waits,
+ * so that the number of wake-ups depends on the schedule. */
+static inline __attribute__((always_inline)) void cv_causal_futex_wakes(void)
+{
+	cv_causal_enter();
+	cv_causal_leave();
+}
+
 static inline void cv_causal_waits(enum cv_op op)
 {
 	struct cv_causal_thread *t = cv_causal_self;

@@ -459,6 +459,15 @@ mod tests {
     }
 
     #[test]
+    fn a_block_has_the_windows_that_its_targets_are_said_to_need() {
+        for targets in 1..4 {
+            let experiment = Experiment::new(vec![Mechanism::Sampled; targets], SETTINGS);
+            let windows = crate::plan::windows_of_targets(targets);
+            assert_eq!(experiment.windows_per_block(), windows);
+        }
+    }
+
+    #[test]
     fn few_blocks_give_no_number() {
         let experiment = run(&[0.5], 0.01, BLOCKS_LEAST - 1);
         assert_eq!(experiment.saved(0, 0.5), None);

@@ -166,6 +166,7 @@ fn measurements(experiments: &Experiments) -> Measurements {
     Measurements {
         pid: experiments.pid,
         rate: None,
+        ended_early: false,
         subjects: experiments.targets.iter().map(subject).collect(),
         blocks: blocks
             .map(|block| block.iter().map(window).collect())

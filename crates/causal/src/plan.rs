@@ -89,6 +89,11 @@ pub struct Measured {
     pub calls_seconds: f64,
 }
 
+/// Windows of a block of targets that are measured in one way.
+pub fn windows_of_targets(targets: usize) -> usize {
+    BASELINES + (1 + targets) * LEVELS.len()
+}
+
 /// Pairs of windows in a block of F.
 const PAIRS: usize = 2;
 

@@ -3,6 +3,7 @@
 use crate::experiment::{Experiment, Settings};
 use crate::plan::Arm;
 use crate::result::{Measurements, Report};
+use crate::words::note;
 
 impl Report {
     /// Adds what a later run of the same command measured of the same targets.
@@ -24,6 +25,11 @@ impl Report {
             .cloned()
             .collect();
         self.notes.extend(notes);
+        // One for all runs.
+        if self.notes.iter().any(|note| note::is_busy(note)) {
+            self.notes.retain(|note| !note::is_busy(note));
+            self.notes.push(note::busy(self.foreign_cpu_share));
+        }
         self.measurements.add(later.measurements);
         let subjects = self.measurements.subjects.clone();
         let mechanisms = subjects.iter().map(|subject| subject.mechanism).collect();
@@ -56,7 +62,7 @@ impl Report {
 impl Measurements {
     /// Blocks of a later run, whose targets have other numbers and locks other addresses.
     fn add(&mut self, later: Self) {
-        self.pid = later.pid;
+        (self.pid, self.ended_early) = (later.pid, later.ended_early);
         let number = |of: usize| {
             let target = &later.subjects.get(of)?.target;
             self.subjects.iter().position(|own| own.target == *target)
@@ -124,6 +130,19 @@ mod tests {
         report.reason = Some("the program ended".into());
         report.rank();
         report
+    }
+
+    #[test]
+    fn a_busy_machine_is_told_once_for_all_runs() {
+        let busy = |seconds: f64, share: f64, pid| {
+            let mut report = run(&[("a", 0.8)], pid);
+            (report.seconds, report.foreign_cpu_share) = (seconds, share);
+            report.notes = vec![note::busy(share)];
+            report
+        };
+        let mut report = busy(1.0, 0.2, 1);
+        report.add_run(busy(3.0, 0.6, 2));
+        assert_eq!(report.notes, [note::busy(0.5)]);
     }
 
     #[test]

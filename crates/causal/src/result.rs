@@ -52,6 +52,8 @@ pub struct Measurements {
     pub pid: u32,
     /// What progress was measured by, for other runs of the command.
     pub rate: Option<Rate>,
+    /// The program ended before the experiments did.
+    pub ended_early: bool,
     /// What was tried, in the order of the experiment's numbers.
     pub subjects: Vec<Subject>,
     /// Windows in whole blocks.

@@ -1,7 +1,16 @@
 //! Every sentence that experiments say, in one place.
 
+use std::time::Duration;
+
 use crate::estimator::Estimator;
-use crate::progress::Progress;
+use crate::progress::{gap_seconds, Progress, WINDOW_S as SHORTEST_WINDOW_S};
+
+/// Windows of a block of one target.
+const WINDOWS_LEAST: usize = 6;
+/// The beginning of a program, and the look at it.
+const LOOK: Duration = Duration::from_millis(700);
+/// The beginning of a program that is known from earlier runs.
+const BEGINNING: Duration = Duration::from_millis(100);
 
 /// What counts as progress.
 pub(crate) fn progress(progress: &Progress) -> String {
@@ -43,25 +52,36 @@ pub(crate) fn estimator(estimator: Estimator) -> &'static str {
 pub mod reason {
     use std::time::Duration;
 
-    use super::length_needed;
     use crate::progress::{Progress, Rate};
     use crate::target::Kind;
 
     /// The program ended too early.
-    pub fn too_short(ran: Duration, windows_per_block: usize) -> String {
+    pub fn too_short(ran: Duration, needed: Duration) -> String {
         format!(
-            "the program ended after {}: experiments need about {}. Give it more work",
+            "the program ended after {}: experiments need about {}. Give it more work, or run it \
+             again until that is reached (--repeat)",
             seconds(ran),
-            seconds(length_needed(windows_per_block))
+            seconds(needed)
+        )
+    }
+
+    /// It ends before one block of windows, however often it runs.
+    pub fn too_short_to_repeat(ran: Duration, windows_per_block: usize) -> String {
+        format!(
+            "the program ends after {}, and a run must last for {} windows in turn: {}. Give it \
+             more work, or name fewer targets",
+            seconds(ran),
+            windows_per_block.max(super::WINDOWS_LEAST),
+            seconds(super::block_needed(windows_per_block))
         )
     }
 
     /// A process that runs on was given too little time, or has ended.
-    pub fn stopped(ran: Duration, windows_per_block: usize) -> String {
+    pub fn stopped(ran: Duration, needed: Duration) -> String {
         format!(
             "they ended after {}, and need about {}. Let them run longer",
             seconds(ran),
-            seconds(length_needed(windows_per_block))
+            seconds(needed)
         )
     }
 
@@ -93,8 +113,10 @@ pub mod reason {
 
     /// Nothing happened that counts.
     pub fn no_progress() -> String {
-        "nothing counts as progress: the program releases no locks, wakes no threads and names no \
-         progress point. Mark one with COZ_PROGRESS (coz.h)"
+        "nothing counts as progress: the program releases no locks and wakes no threads, and \
+         functions that took samples are called too rarely, or are inlined. Name a function that is \
+         called for each unit of work (--progress fn:NAME), or mark a place in the loop with \
+         COZ_PROGRESS (coz.h)"
             .into()
     }
 
@@ -244,22 +266,36 @@ pub fn too_many_targets(targets: usize, most: usize) -> crate::Invalid {
     }
 }
 
-/// How long a program must run for a first result.
-pub fn length_needed(windows_per_block: usize) -> std::time::Duration {
-    let windows = crate::experiment::BLOCKS_LEAST * windows_per_block.max(6);
-    std::time::Duration::from_millis(700 + 35 * windows as u64)
+/// How long a program must run for a first result. `window_seconds`: 0 = not known yet.
+pub fn length_needed(windows_per_block: usize, window_seconds: f64) -> Duration {
+    let windows = crate::experiment::BLOCKS_LEAST * windows_per_block.max(WINDOWS_LEAST);
+    let window = window_seconds.max(SHORTEST_WINDOW_S);
+    LOOK + Duration::from_secs_f64(windows as f64 * (window + gap_seconds(window)))
+}
+
+/// How long each run must last if a program runs again and again.
+pub fn block_needed(windows_per_block: usize) -> Duration {
+    let window = SHORTEST_WINDOW_S + gap_seconds(SHORTEST_WINDOW_S);
+    BEGINNING + Duration::from_secs_f64(windows_per_block.max(WINDOWS_LEAST) as f64 * window)
 }
 
 /// Caveats, each with what to do.
 pub mod note {
     use crate::result::TargetRow;
 
+    const OTHERS: &str = "Other programs had";
+
     /// Other programs used the CPUs.
     pub fn busy(share: f64) -> String {
         format!(
-            "Other programs had {:.0} % of the CPUs: repeat on an idle machine.",
+            "{OTHERS} {:.0} % of the CPUs: repeat on an idle machine.",
             100.0 * share
         )
+    }
+
+    /// Whether it is a note of [`busy`].
+    pub(crate) fn is_busy(note: &str) -> bool {
+        note.starts_with(OTHERS)
     }
 
     /// Samples come at the kernel's tick.

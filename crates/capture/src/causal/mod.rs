@@ -151,7 +151,7 @@ pub struct Window {
 pub struct Counts {
     /// Locks released.
     pub releases: u64,
-    /// Conditions signalled, semaphores posted, futexes woken.
+    /// Conditions signalled, semaphores posted.
     pub wakes: u64,
     /// Arrivals at barriers.
     pub arrivals: u64,

@@ -79,8 +79,9 @@ pub struct Causal {
 
     /// Run a command that ends too early again, until enough is known or the budget is used
     ///
-    /// The windows of all runs are added up; the status is that of the last run. After a run that
-    /// fails there is no other.
+    /// The windows of all runs are added up; the status is that of the last run. What a run shows
+    /// that ends before its experiments is known to the next one. After a run that fails there is no
+    /// other.
     #[arg(long, conflicts_with = "pid")]
     pub repeat: bool,
 

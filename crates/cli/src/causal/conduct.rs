@@ -10,32 +10,29 @@ use convoy_capture::causal::{
     LOCKS_MOST,
 };
 use convoy_causal::{
-    note, reason, Algorithm, Arm, Estimator, Experiment, Measured, Mechanism, ProgressRow, Rate,
-    Report, Settings, Target,
+    block_needed, gap_seconds, length_needed, note, reason, windows_of_targets, Algorithm, Arm,
+    Estimator, Experiment, Measured, Mechanism, ProgressRow, Rate, Report, Settings, Target,
 };
 
 use convoy_capture::{Interrupt, Watch};
 
 use crate::message::say;
 
-use super::progress::{Clock, Meter, NoCalls, Reading, Wanted};
+use super::look::{Look, Preparation};
+use super::progress::{Clock, Meter, NoCalls, Wanted};
 use super::reached::Reached;
 use super::subjects::{check, is_of, Found, Reconnaissance};
 
 /// A program has its agent within this.
 const BEGINNING: Duration = Duration::from_secs(2);
-/// Programs prepare before they work.
-const WARM_UP: Duration = Duration::from_millis(150);
-/// Samples and waits are gathered for so long before targets are chosen.
-const RECONNAISSANCE: Duration = Duration::from_millis(500);
+/// Programs that take no lock and call no function often are looked at again for so long.
+const PREPARING_MOST: Duration = Duration::from_secs(5);
 /// Time for an experiment: of this length is what is chosen without --target.
 const PER_TARGET: Duration = Duration::from_secs(2);
 /// Chosen without --target at most.
 const CHOSEN_MOST: usize = 8;
 /// CPU time between two samples that lengthen code: shorter ones cost more than they tell.
 const SAMPLE_NS: u32 = 500_000;
-/// The same while targets are chosen.
-const RECONNAISSANCE_SAMPLE_NS: u32 = 1_000_000;
 /// The same where hooks measure: for code without hooks.
 const SPARSE_SAMPLE_NS: u32 = 4_000_000;
 /// Share of the CPUs that others may have without a note.
@@ -72,6 +69,8 @@ pub struct Conductor {
     pub progress: Wanted,
     /// What progress was measured by in an earlier run of the command.
     pub rate: Option<Rate>,
+    /// How long that run took.
+    pub ran: Option<Duration>,
     /// How gains are measured.
     pub estimator: Estimator,
     /// Most time for windows.
@@ -95,7 +94,8 @@ pub enum End {
 
 /// How a part of a window has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Passed {
+pub enum Passed {
+    /// As it was to.
     Whole,
     /// The window was closed before its time.
     Disturbed,
@@ -111,15 +111,18 @@ impl Conductor {
         let done = self.laboratory(began).and_then(|mut laboratory| {
             report.measurements.pid = laboratory.pid();
             let done = self.try_conduct(&mut laboratory, &mut report, began);
+            report.measurements.ended_early = self.has_ended(&laboratory);
             if matches!(self.end, End::OnRequest(_)) {
                 laboratory.leave();
             }
             done
         });
+        report.measurements.ended_early |= self.is_over();
         if let Err(why) = done {
             report.reason = Some(why);
         }
         report.rank();
+        self.say_end(&report);
         report
     }
 
@@ -129,38 +132,8 @@ impl Conductor {
         report: &mut Report,
         began: Instant,
     ) -> Result<(), String> {
-        self.pause(WARM_UP);
-        let wanted = self.progress.or_calls(self.rate.as_ref());
-        let mut meter = Meter::begin(&wanted, laboratory.pid())?;
-        let (chosen, look) = match &self.rate {
-            Some(rate) => (Ok(rate.clone()), Look::default()),
-            None => {
-                let look = self.look(laboratory, &mut meter, began)?;
-                let chosen = meter.choose(&look.before, &look.after, look.seconds);
-                if let Ok(rate) = &chosen {
-                    report.progress = meter.rows(rate, &look.before, &look.after, look.seconds);
-                }
-                (chosen, look)
-            }
-        };
-        let reconnaissance = self.reconnaissance(laboratory, look);
-        let progress = match chosen {
-            Err(_) if matches!(wanted, Wanted::Any) => {
-                let functions = reconnaissance.functions().ok_or_else(reason::gone)?;
-                let process = (laboratory.pid(), functions);
-                let pause = |time| self.pause(time);
-                let chosen = Meter::by_calls(reconnaissance.calls(), process, pause);
-                let (by_calls, rate) = chosen.map_err(|why| match why {
-                    NoCalls::Ended => self.too_short(began, 0),
-                    NoCalls::TooRare => reason::no_progress(),
-                })?;
-                report.progress = vec![ProgressRow::from(&rate)];
-                meter = by_calls;
-                rate
-            }
-            chosen => chosen?,
-        };
-        report.window_seconds = progress.window_seconds();
+        self.pause(self.preparation().warm_up);
+        let (meter, progress, reconnaissance) = self.begin(laboratory, report, began)?;
         report.measurements.rate = Some(progress.clone());
         let found = self.found(&reconnaissance, laboratory, report)?;
         if found.is_empty() {
@@ -173,9 +146,12 @@ impl Conductor {
             seed: u64::from(self.pid),
         };
         let mut experiment = Experiment::new(mechanisms, settings);
+        let windows_per_block = experiment.windows_per_block();
+        report.window_seconds = progress.window_seconds(self.budget, windows_per_block);
         let mut clock = Clock {
             meter,
             rate: progress,
+            window_seconds: report.window_seconds,
             cpus: laboratory.cpus(),
         };
         let reached = self.run_windows(laboratory, &mut experiment, &found, &mut clock, report)?;
@@ -183,8 +159,9 @@ impl Conductor {
         drop(clock);
         let subjects: Vec<_> = found.into_iter().map(|f| f.subject).collect();
         report.fill(&experiment, &subjects, self.estimator);
-        if self.is_over() && report.targets.iter().all(|row| row.at.is_empty()) {
-            return Err(self.too_short(began, experiment.windows_per_block()));
+        let has_no_number = report.targets.iter().all(|row| row.at.is_empty());
+        if self.has_ended(laboratory) && has_no_number {
+            return Err(self.too_short(began, windows_per_block, report.window_seconds));
         }
         let of_subjects = report.targets.iter_mut().zip(&subjects).zip(&reached);
         for ((row, subject), reached) in of_subjects {
@@ -208,6 +185,75 @@ impl Conductor {
         Ok(())
     }
 
+    /// Looks at the program until something counts as progress: some prepare for seconds before they
+    /// take their first lock.
+    fn begin(
+        &self,
+        laboratory: &mut Laboratory,
+        report: &mut Report,
+        began: Instant,
+    ) -> Result<(Meter, Rate, Reconnaissance), String> {
+        let wanted = self.progress.or_calls(self.rate.as_ref());
+        let mut meter = Meter::begin(&wanted, laboratory.pid())?;
+        if let Some(rate) = &self.rate {
+            report.progress = vec![ProgressRow::from(rate)];
+            let reconnaissance = self.reconnaissance(laboratory, Look::default());
+            return Ok((meter, rate.clone(), reconnaissance));
+        }
+        loop {
+            let look = Look::at(self, laboratory, &mut meter)?;
+            let look = look.ok_or_else(|| self.too_short(began, 0, 0.0))?;
+            let chosen = meter.choose(&look);
+            if let Ok(rate) = &chosen {
+                report.progress = meter.rows(rate, &look);
+            }
+            let reconnaissance = self.reconnaissance(laboratory, look);
+            let is_late = began.elapsed() >= PREPARING_MOST;
+            match chosen {
+                Ok(rate) => return Ok((meter, rate, reconnaissance)),
+                Err(why) if is_late && !matches!(wanted, Wanted::Any) => return Err(why),
+                Err(_) if !matches!(wanted, Wanted::Any) => continue,
+                Err(_) => {}
+            }
+            let functions = reconnaissance.functions().ok_or_else(reason::gone)?;
+            let process = (laboratory.pid(), functions);
+            match Meter::by_calls(reconnaissance.calls(), process, |time| self.pause(time)) {
+                Ok((by_calls, rate)) => {
+                    report.progress = vec![ProgressRow::from(&rate)];
+                    return Ok((by_calls, rate, reconnaissance));
+                }
+                Err(NoCalls::Ended) => return Err(self.too_short(began, 0, 0.0)),
+                Err(NoCalls::TooRare) if is_late => return Err(reason::no_progress()),
+                Err(NoCalls::TooRare) => {}
+            }
+        }
+    }
+
+    /// Time before the first window.
+    pub fn preparation(&self) -> Preparation {
+        Preparation::of(self.ran)
+    }
+
+    /// Says that the program runs on for nothing but its own sake.
+    fn say_end(&self, report: &Report) {
+        let has_ended = report.measurements.ended_early;
+        if matches!(self.end, End::OnRequest(_)) || has_ended || self.is_quiet {
+            return;
+        }
+        let what = match report.windows {
+            0 => "there is no experiment".into(),
+            _ => format!("the experiments ended after {:.1} s", report.seconds),
+        };
+        say(&format!(
+            "convoy: {what}; the report follows when the program ends\n"
+        ));
+    }
+
+    /// The process is gone before its end is told.
+    fn has_ended(&self, laboratory: &Laboratory) -> bool {
+        self.is_over() || !laboratory.is_running()
+    }
+
     fn is_over(&self) -> bool {
         match &self.end {
             End::OfProgram(has_ended) => has_ended.load(Ordering::Acquire),
@@ -215,12 +261,13 @@ impl Conductor {
         }
     }
 
-    fn too_short(&self, began: Instant, windows_per_block: usize) -> String {
+    fn too_short(&self, began: Instant, windows_per_block: usize, window_seconds: f64) -> String {
+        let needed = length_needed(windows_per_block, window_seconds);
         let reason = match self.end {
             End::OfProgram(_) => reason::too_short,
             End::OnRequest(_) => reason::stopped,
         };
-        reason(began.elapsed(), windows_per_block)
+        reason(began.elapsed(), needed)
     }
 
     /// Sleeps; false = the program has ended meanwhile.
@@ -236,7 +283,7 @@ impl Conductor {
     }
 
     /// Lets time pass in a window, and the program have its signal if it wants it.
-    fn pass(&self, laboratory: &mut Laboratory, time: Duration) -> Passed {
+    pub fn pass(&self, laboratory: &mut Laboratory, time: Duration) -> Passed {
         let end = Instant::now() + time;
         let mut is_closed = false;
         loop {
@@ -254,7 +301,8 @@ impl Conductor {
     /// The process that uses most CPU time of those that carry the agent.
     fn laboratory(&self, began: Instant) -> Result<Laboratory, String> {
         loop {
-            if !Laboratory::processes(&self.session).is_empty() && self.pause(WARM_UP) {
+            let warm_up = self.preparation().warm_up;
+            if !Laboratory::processes(&self.session).is_empty() && self.pause(warm_up) {
                 let pids = Laboratory::processes(&self.session);
                 let all = pids
                     .iter()
@@ -264,7 +312,7 @@ impl Conductor {
                 }
             }
             if self.is_over() {
-                return Err(self.too_short(began, 0));
+                return Err(self.too_short(began, 0, 0.0));
             }
             if began.elapsed() > BEGINNING {
                 return Err(reason::no_agent());
@@ -273,59 +321,22 @@ impl Conductor {
         }
     }
 
-    /// Watches the program as it is.
-    fn look(
-        &self,
-        laboratory: &mut Laboratory,
-        meter: &mut Meter,
-        began: Instant,
-    ) -> Result<Look, String> {
-        let first = laboratory.next_sample();
-        let plain = Window {
-            length: RECONNAISSANCE,
-            treatment: Treatment::Nothing,
-            subject: Subject::default(),
-            mechanism: HowMeasured::Sampled,
-            factor: 0.0,
-            period_ns: RECONNAISSANCE_SAMPLE_NS,
-            record: true,
-        };
-        laboratory
-            .open_window(&plain)
-            .map_err(|trouble| trouble.to_string())?;
-        let too_short = || self.too_short(began, 0);
-        let start = Instant::now();
-        let before = meter.read(laboratory).ok_or_else(too_short)?;
-        let mut after = before.clone();
-        while start.elapsed() < RECONNAISSANCE {
-            let left = RECONNAISSANCE.saturating_sub(start.elapsed());
-            if self.pass(laboratory, left.min(meter.step(None))) == Passed::Over {
-                return Err(too_short());
-            }
-            after = meter.read(laboratory).ok_or_else(too_short)?;
-        }
-        let seconds = start.elapsed().as_secs_f64();
-        let samples = laboratory.samples(first);
-        laboratory.close_window();
-        Ok(Look {
-            before,
-            after,
-            seconds,
-            samples,
-        })
-    }
-
     fn reconnaissance(&self, laboratory: &Laboratory, look: Look) -> Reconnaissance {
         let pid = laboratory.pid();
         let watch = Watch::of_process_in(self.session.clone(), pid);
-        let (before, after) = (&look.before.counts, &look.after.counts);
-        Reconnaissance::of((pid, watch), look.samples, before, after, look.seconds)
+        let (before, after) = look.counts();
+        let seconds = look.seconds();
+        Reconnaissance::of((pid, watch), look.samples, &before, &after, seconds)
     }
 
     /// Targets that the budget allows.
     fn affordable(&self) -> usize {
         let n = self.budget.as_secs_f64() / PER_TARGET.as_secs_f64();
-        (n as usize).clamp(1, CHOSEN_MOST)
+        // A run must have room for a block with all of them.
+        let fit =
+            |ran: Duration| (1..CHOSEN_MOST).rfind(|n| block_needed(windows_of_targets(*n)) <= ran);
+        let most = self.ran.map_or(CHOSEN_MOST, |ran| fit(ran).unwrap_or(1));
+        (n as usize).clamp(1, most)
     }
 
     /// What the windows are to try.
@@ -378,6 +389,13 @@ impl Conductor {
                 {
                     Err(reason::too_many_locks_at_once(LOCKS_MOST))
                 }
+                // Code of a later phase takes no sample in half a second. Whether its own windows met
+                // it is known at the end, but not where all targets share their windows.
+                _ if self.estimator == Estimator::Factorial
+                    && found.subject.sample_share == Some(0.0) =>
+                {
+                    Err(reason::never_ran())
+                }
                 Sampling::Unavailable(why) if found.subject.mechanism == Mechanism::Sampled => {
                     Err(reason::no_samples(why))
                 }
@@ -427,8 +445,8 @@ impl Conductor {
         let mut reached = vec![Reached::default(); found.len()];
         let machine = laboratory.machine();
         let before = laboratory.counts().unwrap_or_default();
-        let gap = Duration::from_secs_f64(clock.rate.gap_seconds());
-        let length = Duration::from_secs_f64(clock.rate.window_seconds());
+        let gap = Duration::from_secs_f64(gap_seconds(clock.window_seconds));
+        let length = Duration::from_secs_f64(clock.window_seconds);
         while let Some(arm) = experiment.next_arm() {
             if start.elapsed() >= self.budget {
                 break;
@@ -457,12 +475,6 @@ impl Conductor {
         let after = laboratory.counts().unwrap_or_default();
         report.added_cpu_seconds = after.added_ns.saturating_sub(before.added_ns) as f64 / 1e9;
         self.add_notes(laboratory, after.broken, report);
-        if matches!(self.end, End::OfProgram(_)) && !self.is_over() && !self.is_quiet {
-            say(&format!(
-                "convoy: the experiments ended after {:.1} s; the report follows when the program ends\n",
-                report.seconds
-            ));
-        }
         Ok(reached)
     }
 
@@ -569,15 +581,4 @@ impl Conductor {
         };
         Ok((measured, first.counts, last.counts))
     }
-}
-
-/// What the program was seen to do before the experiments; nothing where an earlier run was looked
-/// at.
-#[derive(Debug, Default)]
-struct Look {
-    before: Reading,
-    after: Reading,
-    seconds: f64,
-    /// Instruction pointers.
-    samples: Vec<u64>,
 }

@@ -4,21 +4,23 @@ mod args;
 mod beside;
 mod compared;
 mod conduct;
+mod look;
 mod progress;
 mod reached;
+mod repeat;
 mod subjects;
 mod trial;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use convoy_capture::{
     AgentInside, Interrupt, Options, Recorder, Recording, Scheduler, Streams, Targets,
 };
 use convoy_causal::{coz, note, Estimator, Look, Rate, Report};
-use convoy_profile::{Exit, Profile};
+use convoy_profile::Profile;
 
 use crate::exit::Status;
 use crate::message::{say, Message};
@@ -52,6 +54,7 @@ pub fn causal(args: &Causal) -> Status {
             question: Question::Faster(targets),
             progress,
             rate: None,
+            ran: None,
             estimator: args.estimator.into(),
             budget: args.budget,
             precision: args.precision,
@@ -84,6 +87,7 @@ pub fn attempt(args: &Try) -> Status {
         },
         progress: Wanted::Any,
         rate: None,
+        ran: None,
         estimator: Estimator::Exchange,
         budget: args.budget,
         precision: args.precision,
@@ -109,6 +113,8 @@ struct Course {
     progress: Wanted,
     /// What an earlier run of the command was measured by.
     rate: Option<Rate>,
+    /// How long that run took.
+    ran: Option<Duration>,
     estimator: Estimator,
     budget: Duration,
     precision: f64,
@@ -127,26 +133,10 @@ fn of_command(course: Course, args: &Running, text: ToText) -> Result<Status, Me
     if let Some(Err(status)) = course.check_output(args) {
         return Ok(status);
     }
-    let mut run = match one_run(&course, args, &Streams::default(), None) {
+    let run = match repeat::runs(&course, args) {
         Ok(run) => run,
         Err(status) => return Ok(status),
     };
-    let mut next = course.clone();
-    next.rate.clone_from(&run.report.measurements.rate);
-    while let Some(question) = course.again(&run) {
-        next.question = question;
-        next.budget = course.budget.saturating_sub(run.experiments_took());
-        let later = match one_run(&next, args, &Streams::default(), None) {
-            Ok(later) => later,
-            Err(status) => return Ok(status),
-        };
-        let has_windows = !later.report.measurements.blocks.is_empty();
-        run.report.add_run(later.report);
-        (run.recording, run.pid) = (later.recording, later.pid);
-        if !has_windows {
-            break;
-        }
-    }
     let Run {
         mut report,
         mut recording,
@@ -172,14 +162,10 @@ struct Run {
     report: Report,
     recording: Recording,
     pid: u32,
+    /// How long it took.
+    ran: Duration,
     /// It took too long, and was ended.
     was_ended: bool,
-}
-
-impl Run {
-    fn experiments_took(&self) -> Duration {
-        Duration::from_secs_f64(self.report.seconds)
-    }
 }
 
 /// Runs the command once, and ends it after `most`. `Err`: it could not be started, and that was
@@ -198,6 +184,7 @@ fn one_run(
         streams: streams.clone(),
         ..Options::default()
     };
+    let began = Instant::now();
     let started = Recorder::new(options).and_then(|recorder| recorder.launch(&args.command));
     let mut running = started.map_err(|error| {
         Message::from(error.trouble()).print();
@@ -211,6 +198,7 @@ fn one_run(
     let experiments = std::thread::spawn(move || conductor.conduct());
     let limit = most.map(|most| compared::limit(pid, most, Arc::clone(&has_ended)));
     let recording = running.wait();
+    let ran = began.elapsed();
     has_ended.store(true, Ordering::Release);
     let report = experiments.join().map_err(|_| Status::OwnFailure)?;
     Ok(Run {
@@ -218,6 +206,7 @@ fn one_run(
         report,
         recording,
         pid,
+        ran,
     })
 }
 
@@ -266,20 +255,6 @@ fn add(profile: &mut Profile, report: &Report) {
 }
 
 impl Course {
-    /// What another run of the command is to find out; `None` = enough is known, or it would not
-    /// help.
-    fn again(&self, run: &Run) -> Option<Question> {
-        let report = &run.report;
-        let has_time = run.experiments_took() < self.budget;
-        let has_failed = run.recording.exit != Exit::Status(0);
-        let subjects = &report.measurements.subjects;
-        if !self.repeat || !has_time || has_failed || subjects.is_empty() {
-            return None;
-        }
-        let targets = subjects.iter().map(|subject| subject.target.clone());
-        (!report.is_settled(self.precision)).then(|| Question::Faster(targets.collect()))
-    }
-
     /// Whether a profile can be written, before anything is started; `None` = none is wanted.
     fn check_output(&self, args: &Running) -> Option<Result<(), Status>> {
         let output = self.output.as_deref()?;
@@ -320,6 +295,7 @@ fn conductor(course: &Course, args: &Running, session: &Path, pid: u32, end: End
         question: course.question.clone(),
         progress: course.progress.clone(),
         rate: course.rate.clone(),
+        ran: course.ran,
         estimator: course.estimator,
         budget: course.budget,
         precision: course.precision,

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use convoy_capture::causal::{Counts, Laboratory};
 use convoy_capture::ProbeClient;
 use convoy_causal::{
-    may_follow_the_work, reason, Latency, Point, PointKind, Progress, ProgressRow, Rate,
+    may_follow_the_work, reason, Latency, Point, PointKind, Progress, ProgressRow, Rate, Step,
 };
 use convoy_live::{Focus, Inserted, Key, Measure, Probe, Refusal};
 
+use super::look::Look;
 use crate::live::Functions;
 
 /// What the user wants progress to be.
@@ -51,6 +52,9 @@ const MOST_CANDIDATES: usize = 16;
 /// They are counted for so long.
 const CALLS_TRIAL: Duration = Duration::from_millis(150);
 
+/// Meanwhile they are read so often.
+const CALLS_STEP: Duration = Duration::from_millis(10);
+
 /// Requests in flight are counted so often.
 const LATENCY_STEP: Duration = Duration::from_millis(1);
 
@@ -73,6 +77,8 @@ pub struct Clock {
     pub meter: Meter,
     /// What it is, and how often it came before the experiments.
     pub rate: Rate,
+    /// Length of a window.
+    pub window_seconds: f64,
     /// CPUs that the program may use.
     pub cpus: u32,
 }
@@ -134,7 +140,7 @@ impl Meter {
     pub fn by_calls(
         candidates: Vec<Point>,
         (pid, functions): (u32, &Functions),
-        pause: impl FnOnce(Duration) -> bool,
+        pause: impl Fn(Duration) -> bool,
     ) -> Result<(Self, Rate), NoCalls> {
         let may_count = candidates.into_iter();
         let may_count = may_count.filter(|point| may_follow_the_work(&point.name));
@@ -150,20 +156,30 @@ impl Meter {
         let mut client = begin_probes(pid).map_err(refused)?;
         client.insert(&probes).map_err(refused)?;
         let began = Instant::now();
-        if !pause(CALLS_TRIAL) {
-            return Err(NoCalls::Ended);
+        let mut readings: Vec<(f64, Vec<u64>)> = Vec::new();
+        while began.elapsed() < CALLS_TRIAL {
+            let mut calls = vec![0; points.len()];
+            for cell in client.read().map_err(refused)?.cells {
+                if let Some(calls) = calls.get_mut(cell.row as usize) {
+                    *calls += cell.calls;
+                }
+            }
+            readings.push((began.elapsed().as_secs_f64(), calls));
+            if !pause(CALLS_STEP) {
+                return Err(NoCalls::Ended);
+            }
         }
-        let seconds = began.elapsed().as_secs_f64();
-        let cells = client.read().map_err(refused)?.cells;
         drop(client);
-        let calls = |row: usize| -> u64 {
-            let of_row = cells.iter().filter(|cell| cell.row as usize == row);
-            of_row.map(|cell| cell.calls).sum()
+        let pairs = || readings.iter().zip(readings.iter().skip(1));
+        let steps = |row: usize| {
+            pairs().map(move |((from, before), (to, after))| Step {
+                seconds: to - from,
+                units: after[row].saturating_sub(before[row]),
+            })
         };
-        let rates = points.iter().enumerate().map(|(row, point)| Rate {
-            progress: progress_of(point),
-            per_second: calls(row) as f64 / seconds,
-        });
+        let rates = points.iter().enumerate();
+        let rates =
+            rates.map(|(row, point)| Rate::of(progress_of(point), &steps(row).collect::<Vec<_>>()));
         let rate = Progress::choose_calls(&rates.collect::<Vec<_>>());
         let rate = rate.ok_or(NoCalls::TooRare)?;
         let chosen = Self {
@@ -208,10 +224,10 @@ impl Meter {
     ///
     /// # Errors
     /// It came too rarely: a reason for the report.
-    pub fn choose(&self, from: &Reading, to: &Reading, seconds: f64) -> Result<Rate, String> {
-        let rate = |progress: Progress| Rate {
-            per_second: self.units(&progress, from, to) as f64 / seconds,
-            progress,
+    pub fn choose(&self, look: &Look) -> Result<Rate, String> {
+        let rate = |progress: Progress| {
+            let steps = look.steps(|from, to| self.units(&progress, from, to));
+            Rate::of(progress, &steps)
         };
         if let Some(progress) = self.named() {
             let rate = rate(progress);
@@ -220,9 +236,10 @@ impl Meter {
                 false => Err(reason::rare_progress(&rate.progress, rate.per_second)),
             };
         }
-        let points = to.counts.points.iter();
+        let (_, counts) = look.counts();
+        let points = counts.points.iter();
         let points = points.map(|(name, _)| Progress::Point(name.clone()));
-        let latencies = to.counts.latencies.iter();
+        let latencies = counts.latencies.iter();
         let latencies = latencies.map(|latency| Progress::Latency(latency.name.clone()));
         let rest = [Progress::Releases, Progress::Wakes, Progress::Arrivals];
         let all = points.chain(latencies).chain(rest).map(rate);
@@ -253,22 +270,14 @@ impl Meter {
     }
 
     /// Rows of the report: points that the user names have one each.
-    pub fn rows(
-        &self,
-        rate: &Rate,
-        from: &Reading,
-        to: &Reading,
-        seconds: f64,
-    ) -> Vec<ProgressRow> {
+    pub fn rows(&self, rate: &Rate, look: &Look) -> Vec<ProgressRow> {
         let Wanted::Points(points) = &self.wanted else {
             return vec![ProgressRow::from(rate)];
         };
         let row = |(number, point): (usize, &Point)| {
             let units = |reading: &Reading| units_at(point, number, reading);
-            ProgressRow::from(&Rate {
-                per_second: units(to).saturating_sub(units(from)) as f64 / seconds,
-                progress: progress_of(point),
-            })
+            let steps = look.steps(|from, to| units(to).saturating_sub(units(from)));
+            ProgressRow::from(&Rate::of(progress_of(point), &steps))
         };
         points.iter().enumerate().map(row).collect()
     }

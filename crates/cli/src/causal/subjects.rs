@@ -158,7 +158,7 @@ impl Reconnaissance {
             Kind::Function | Kind::Line => {
                 let code = self.addresses(target)?;
                 ranges.extend(code.iter().map(|range| range_of(range, number)));
-                self.code(target, &code, number)
+                Ok(self.code(target, &code, number))
             }
             Kind::Lock => self.lock(target),
             Kind::Path => self.path(target, ranges, number),
@@ -203,23 +203,17 @@ impl Reconnaissance {
         }
     }
 
-    fn code(
-        &self,
-        target: &Target,
-        code: &[std::ops::Range<u64>],
-        number: u32,
-    ) -> Result<Found, String> {
+    fn code(&self, target: &Target, code: &[std::ops::Range<u64>], number: u32) -> Found {
         let is_hit = |pc: &&u64| code.iter().any(|range| range.contains(*pc));
         let hits = self.samples.iter().filter(is_hit).count();
-        if hits == 0 && !self.samples.is_empty() {
-            return Err(reason::never_ran());
-        }
-        let share = hits as f64 / self.samples.len().max(1) as f64;
+        // An earlier run was looked at in place of this one: no samples.
+        let samples = Some(self.samples.len()).filter(|n| *n > 0);
+        let share = samples.map(|samples| hits as f64 / samples as f64);
         let what = Subject {
             code: 1 << number,
             ..Subject::default()
         };
-        Ok(found(target.clone(), Mechanism::Sampled, Some(share), what))
+        found(target.clone(), Mechanism::Sampled, share, what)
     }
 
     /// A mutex for whose threads other ways to wait are tried: one experiment each. `readers`: code
