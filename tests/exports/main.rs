@@ -3,6 +3,7 @@
 
 mod diff;
 mod formats;
+mod profiles;
 mod serve;
 
 use std::process::ExitCode;
@@ -12,6 +13,7 @@ use convoy_harness::case;
 fn main() -> ExitCode {
     let mut trials = formats::trials();
     trials.extend(diff::trials());
+    trials.extend(profiles::trials());
     trials.extend(serve::trials());
     case::run(trials).exit_code()
 }
