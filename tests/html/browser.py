@@ -137,6 +137,29 @@ class Pages(unittest.TestCase):
                 if self.all("#flame"):
                     self.assertGreater(len(self.all("#flame g.frame")), 1)
 
+    def screen(self, width, height):
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                                     {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
+
+    def test_the_first_screen_is_one_screen(self):
+        for page in ["hot-lock", "without-scheduler", "many-locks"]:
+            with self.subTest(page):
+                self.screen(1400, 900)
+                self.open(page)
+                self.assertLess(self.find(".fixes").rect["y"] + self.find(".fixes").size["height"], 900)
+                # Two lines at most.
+                self.assertLess(self.find("#verdict").size["height"], 70)
+        self.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+    def test_a_narrow_page_does_not_scroll_sideways(self):
+        self.screen(420, 900)
+        for page in sorted(PAGES.glob("*.html")):
+            with self.subTest(page.stem):
+                self.open(page.stem)
+                self.assertEqual(self.browser.execute_script(
+                    "return document.documentElement.scrollWidth - document.documentElement.clientWidth"), 0)
+        self.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
     def test_a_picture_that_cannot_be_drawn_is_one_picture_less(self):
         self.open("hot-lock")
         self.browser.execute_script("""
