@@ -333,6 +333,36 @@ class Pages(unittest.TestCase):
         self.settle()
         self.assertEqual(rows(), self.browser.execute_script("return convoy.view.rows().length"))
 
+    def test_processes_of_one_executable_are_a_row_that_opens(self):
+        self.open("build")
+        self.timeline()
+        rows = lambda: self.browser.execute_script("return convoy.view.rows().length")
+        self.assertEqual(rows(), 3, "cc1, folded; make and its thread")
+        self.click(20, 24 + 11)
+        self.assertEqual(rows(), 33)
+        for curve in ["groups", "cmetric"]:
+            with self.subTest(curve):
+                self.show(f"figure[data-curve={curve}]")
+                bars = lambda: self.all(f"figure[data-curve={curve}] g.row")
+                self.wait(lambda: len(bars()) == 2)
+                name = self.find(f"figure[data-curve={curve}] g.opens text")
+                # Not under the navigation, which stays on top.
+                self.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", name)
+                ActionChains(self.browser).move_to_element(name).click().perform()
+                self.assertEqual(len(bars()), 32)
+                self.find(f"figure[data-curve={curve}] g.opens").send_keys(Keys.ENTER)
+                self.assertEqual(len(bars()), 2)
+
+    def test_dense_curves_are_columns_of_least_mean_and_most(self):
+        self.open("hot-lock")
+        whole, part = self.browser.execute_script("""
+            const x = [0, 1, 2, 3, 4, 6, 8], values = [1, 3, 5, 7, 2, 4];
+            return [convoy.columns(x, [values], [0, 8], 3), convoy.columns(x, [values], [2.5, 5], 9)];""")
+        self.assertEqual(whole["xs"], [0, 2, 4, 8])
+        self.assertEqual(whole["sums"][0], {"least": [1, 5, 2, 2], "mean": [2, 6, 3, 3], "most": [3, 7, 4, 4]})
+        self.assertEqual(part["xs"], [2, 3, 4, 6])
+        self.assertEqual(part["sums"][0]["mean"], [5, 7, 2, 2], "each piece has its column where there is room")
+
     def test_names_are_text(self):
         self.open("hostile")
         self.assertIn("<script>", self.find("#verdict").text)

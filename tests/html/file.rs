@@ -69,6 +69,35 @@ fn without_scheduler_events_the_first_screen_has_the_threads_time() {
 }
 
 #[test]
+fn causes_that_nobody_decided_yet_are_folded() {
+    let page = pages::page(&pages::without_scheduler());
+    let finding = &page[page.find("id=\"finding-1\"").unwrap()..];
+    let fold = finding.find("<details class=\"others\"").unwrap();
+    let first = finding.find("<dd><strong>").unwrap();
+    assert!(first < fold);
+    let folded = &finding[fold..fold + finding[fold..].find("</details>").unwrap()];
+    assert!(
+        folded.contains("possible</summary>") && folded.contains("Fix: "),
+        "{folded}"
+    );
+    assert!(!folded.contains("<strong>"), "one bold fix only: {folded}");
+}
+
+#[test]
+fn processes_of_one_executable_are_one_row() {
+    let page = pages::page(&pages::build());
+    let table = &page[page.find("Table of thread groups").unwrap()..];
+    let table = &table[..table.find("</table>").unwrap()];
+    assert_eq!(table.matches("<tr>").count(), 3, "head, make, cc1: {table}");
+    assert!(
+        table.contains("<summary>cc1, 30 processes</summary>"),
+        "{table}"
+    );
+    assert!(table.contains("process 1100: work"), "{table}");
+    assert!(!table.contains(">main<"), "{table}");
+}
+
+#[test]
 fn what_a_program_calls_its_things_is_text() {
     let page = pages::page(&pages::hostile());
     assert!(!page.contains("<script>window.harmed"));

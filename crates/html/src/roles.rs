@@ -72,7 +72,13 @@ impl Roles {
         self.of.get(id.0 as usize).copied()
     }
 
-    /// The same of a thread.
+    /// The name of a group's role.
+    pub(crate) fn name_of(&self, id: GroupId) -> &str {
+        let role = self.of_group(id).and_then(|at| self.list.get(at));
+        role.map_or("unknown threads", |role| role.name.as_str())
+    }
+
+    /// The place of a thread's role in the list.
     pub(crate) fn of_thread(&self, model: &Model, id: ThreadId) -> Option<usize> {
         self.of_group(model.threads.get(id.0 as usize)?.group)
     }

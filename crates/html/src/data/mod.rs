@@ -11,6 +11,7 @@ mod locks;
 mod strings;
 mod thin;
 mod threads;
+mod work;
 
 use convoy_report::Report;
 use serde::Serialize;
@@ -22,6 +23,7 @@ pub(crate) use focus::limiting;
 pub(crate) use group_time::GroupTime;
 pub(crate) use locks::{matrix, waited_for, Matrix, WaitedFor};
 use strings::Strings;
+pub(crate) use work::{by_role, process_of, RoleRows};
 
 /// For the scripts: what assets/data.js calls `page`.
 #[derive(Debug, Serialize)]
@@ -32,7 +34,7 @@ struct Page {
     lanes: Option<lanes::Rows>,
     locks: Vec<locks::Lock>,
     families: Vec<locks::Family>,
-    groups: Vec<threads::Work>,
+    groups: Vec<work::Work>,
     flame: flame::Node,
 }
 
@@ -66,7 +68,7 @@ pub(crate) fn of(report: &Report<'_>) -> Data {
     let bands = band::bands(report, first, &roles);
     let group_time = group_time::group_time(report, first, &roles);
     let mut strings = Strings::default();
-    let (order, threads) = threads::threads(report, &mut strings);
+    let (order, threads) = threads::threads(report, &roles, &mut strings);
     let lanes = lanes::lanes(report, &order, &mut strings);
     let (rows, intervals, joined_below_ns) = match lanes {
         Some(lanes) => (Some(lanes.rows), lanes.intervals, lanes.joined_below_ns),
@@ -81,7 +83,7 @@ pub(crate) fn of(report: &Report<'_>) -> Data {
         lanes: rows,
         locks: locks::locks(report),
         families: locks::families(report, &mut strings),
-        groups: threads::work(report, &mut strings),
+        groups: work::work(report, &roles, &mut strings),
         flame,
         strings: strings.into_inner(),
     };

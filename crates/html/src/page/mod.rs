@@ -3,6 +3,7 @@
 mod experiments;
 mod findings;
 mod first;
+mod groups;
 mod live_curves;
 mod locks;
 mod pictures;
@@ -69,8 +70,8 @@ pub(crate) fn page(report: &Report<'_>, data: &Data, damage: &[String]) -> Marku
                     (locks::locks(report, data))
                     (sections::sections(report))
                     (experiments::part(report))
-                    (pictures::groups(report))
-                    (pictures::threads(report))
+                    (groups::groups(report, data))
+                    (pictures::threads(report, data))
                     (pictures::flame(data))
                     (quality::quality(report, data, damage))
                 }

@@ -57,7 +57,7 @@ fn timeline(data: &Data, bands: &Bands) -> Markup {
                     @let sums = CLASSES.map(|_| 0.0);
                     @let sums = sums_of(band, sums);
                     (name(data, band))
-                    svg .tall[band.is_marked()] viewBox=(size) preserveAspectRatio="none"
+                    svg .tall[marked == 0 || band.is_marked()] viewBox=(size) preserveAspectRatio="none"
                         aria-hidden="true" {
                         (PreEscaped(paths(band, bands.end_ns as f64 / COLUMNS as f64)))
                     }

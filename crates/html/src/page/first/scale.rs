@@ -11,7 +11,7 @@ const TICKS: [f64; 14] = [
 /// Room that an open interval gets beyond its expectation.
 const OPEN_ROOM: f64 = 1.4;
 /// Two ticks are at least so far apart, as a share of the scale.
-const MIN_TICK_DISTANCE: f64 = 0.16;
+const MIN_TICK_DISTANCE: f64 = 0.18;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!((scale.low, scale.high), (1.0, 5.0));
         let [one, two, four] = [1.0, 2.0, 4.0].map(|factor| scale.at(factor));
         assert!(((two - one) - (four - two)).abs() < 1e-9);
-        assert_eq!(scale.ticks(), [1.0, 1.5, 2.0, 3.0, 5.0]);
+        assert_eq!(scale.ticks(), [1.0, 2.0, 3.0, 5.0]);
     }
 
     #[test]
