@@ -362,6 +362,14 @@ mod tests {
     }
 
     fn bands_of(model: &Model, subject: Subject) -> Bands {
+        bands_with(model, subject, None)
+    }
+
+    fn bands_with(
+        model: &Model,
+        subject: Subject,
+        critical: Option<&convoy_critical::Analysis>,
+    ) -> Bands {
         let finding = Finding {
             id: "contended-lock",
             subject,
@@ -378,7 +386,7 @@ mod tests {
         let report = Report {
             model,
             analysis: &analysis,
-            critical: None,
+            critical,
             sections: None,
             thresholds: &thresholds,
         };
@@ -423,6 +431,52 @@ mod tests {
         let bands = bands_of(&model, Subject::Thread(ThreadId(holder as u32)));
         assert_eq!(sums(&bands, "hold", &model), [100, 0, 0]);
         assert_eq!(sums(&bands, "wait", &model), [0, 50, 50]);
+    }
+
+    #[test]
+    fn waits_of_background_threads_are_not_marked() {
+        let model = model();
+        let holder = model
+            .threads
+            .iter()
+            .position(|t| t.name == "holder")
+            .unwrap();
+        let holder = ThreadId(holder as u32);
+        let critical = convoy_critical::Analysis {
+            threads: vec![convoy_critical::ThreadRow {
+                thread: holder,
+                worker: true,
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let bands = bands_with(&model, Subject::Thread(holder), Some(&critical));
+        assert_eq!(sums(&bands, "wait", &model), [0, 0, 50]);
+        assert_eq!(bands.blocked, "", "the legend has what is there");
+    }
+
+    #[test]
+    fn stages_in_lock_step_wait_for_each_other() {
+        let mut p = ProfileBuilder::new("p");
+        p.wall(ms(100));
+        let (work, wait) = (p.site("work", "p.c", 5), p.site("wait", "p.c", 6));
+        let mut s = Schedule::new();
+        let [a, b] = [("a", 1), ("b", 2)]
+            .map(|(name, line)| p.thread(name).start(name, "p.c", line).cpu(ms(50)).id());
+        for _ in 0..5 {
+            s.runs(a, work, ms(10));
+            s.waits(a, Wait::futex(wait, 0x10).woken_by(b, work), ms(10));
+            s.waits(b, Wait::futex(wait, 0x20).woken_by(a, work), ms(10));
+            s.runs(b, work, ms(10));
+        }
+        let mut profile = p.build();
+        s.put_into(&mut profile);
+        let model = Model::build(profile);
+        let group = |name| model.threads.iter().find(|t| t.name == name).unwrap().group;
+        let bands = bands_of(&model, Subject::Groups(vec![group("a"), group("b")]));
+        for name in ["a", "b"] {
+            assert_eq!(sums(&bands, name, &model), [0, 50, 50], "{name}");
+        }
     }
 
     #[test]

@@ -43,8 +43,10 @@ pub(crate) struct Focus {
     pub(crate) has_holders: bool,
     /// Waits of others count as waits for the culprit while it runs.
     pub(crate) is_meanwhile: bool,
-    /// Threads whose waits count so, whatever they are for; empty: those that could be shortened.
+    /// Threads whose waits count so; empty: all.
     waiters: HashSet<ThreadId>,
+    /// Only waits that other threads could have shortened count so.
+    is_shortenable_only: bool,
 }
 
 impl Focus {
@@ -52,6 +54,23 @@ impl Focus {
         let Some(sched) = &report.model.sched else {
             return Self::default();
         };
+        let mut focus = Self::of_subject(report, sched, finding);
+        if focus.waiters.is_empty() {
+            // A background thread of a server waits for the whole run, whoever runs.
+            let rows = report
+                .critical
+                .map_or(&[][..], |critical| &critical.threads);
+            focus.waiters = rows
+                .iter()
+                .filter(|row| row.worker)
+                .map(|row| row.thread)
+                .collect();
+            focus.is_shortenable_only = true;
+        }
+        focus
+    }
+
+    fn of_subject(report: &Report<'_>, sched: &Sched, finding: &Finding) -> Self {
         let ids = subject::ids(&finding.subject);
         match &finding.subject {
             Subject::Object(_) | Subject::Objects(_) | Subject::Site(..) => {
@@ -99,11 +118,11 @@ impl Focus {
     /// Whether a wait of this thread counts while the culprit runs. `is_shortenable`: other threads
     /// could have ended it sooner.
     pub(crate) fn is_waiter(&self, thread: ThreadId, is_shortenable: bool) -> bool {
-        let is_one = match self.waiters.is_empty() {
-            true => is_shortenable,
-            false => self.waiters.contains(&thread),
-        };
-        self.is_meanwhile && is_one && !self.culprit_threads.contains(&thread)
+        let is_one = self.waiters.is_empty() || self.waiters.contains(&thread);
+        self.is_meanwhile
+            && is_one
+            && (is_shortenable || !self.is_shortenable_only)
+            && !self.culprit_threads.contains(&thread)
     }
 
     pub(crate) fn is_busy_wait(&self, slice: Option<u32>) -> bool {
@@ -147,11 +166,13 @@ fn of_objects(report: &Report<'_>, sched: &Sched, ids: &subject::Ids) -> Focus {
 /// Code is either where threads wait for one another, or what runs while others wait.
 fn of_code(model: &Model, sched: &Sched, site: SiteId, runs: bool) -> Focus {
     let functions = sched_names::functions(model, Some(site));
-    let is_here = |id: Option<SiteId>| {
-        id == Some(site) || (id.is_some() && sched_names::functions(model, id) == functions)
-    };
-    let blocked_offs = offs(sched, |off| is_here(off.site));
-    let culprit_slices = slices(sched, |row| passes_through(model, row.site, site));
+    let here = sites(model, |id| {
+        id == site || sched_names::functions(model, Some(id)) == functions
+    });
+    let through = sites(model, |id| passes_through(model, id, site));
+    let is_in = |set: &HashSet<SiteId>, id: Option<SiteId>| id.is_some_and(|id| set.contains(&id));
+    let blocked_offs = offs(sched, |off| is_in(&here, off.site));
+    let culprit_slices = slices(sched, |row| is_in(&through, row.site));
     let sum = |rows: &HashSet<u32>, ns: &dyn Fn(usize) -> u64| -> f64 {
         rows.iter().map(|&row| ns(row as usize) as f64).sum()
     };
@@ -188,20 +209,23 @@ fn of_code(model: &Model, sched: &Sched, site: SiteId, runs: bool) -> Focus {
     }
 }
 
+/// Rows name few sites, but each of them often.
+fn sites(model: &Model, is: impl Fn(SiteId) -> bool) -> HashSet<SiteId> {
+    let all = (0..model.sites.len() as u32).map(SiteId);
+    all.filter(|id| is(*id)).collect()
+}
+
 /// Whether a call stack goes through the function that tells most of another one.
-fn passes_through(model: &Model, id: Option<SiteId>, site: SiteId) -> bool {
-    if id == Some(site) {
+fn passes_through(model: &Model, id: SiteId, site: SiteId) -> bool {
+    if id == site {
         return true;
     }
-    let Some(key) = model
+    let key = model
         .site(site)
         .and_then(Site::shown_frame)
-        .map(|f| f.key())
-    else {
-        return false;
-    };
-    let stack = id.and_then(|id| model.site(id));
-    stack.is_some_and(|stack| stack.frames.iter().any(|frame| frame.key() == key))
+        .map(|f| f.key());
+    let frames = model.site(id).map_or(&[][..], |stack| &stack.frames);
+    key.is_some_and(|key| frames.iter().any(|frame| frame.key() == key))
 }
 
 /// Share of the time of these waits that ended by a thread of the waiter's own group.
@@ -271,7 +295,29 @@ fn of_group(model: &Model, id: GroupId, is_meanwhile: bool) -> Focus {
 fn of_stages(report: &Report<'_>, groups: &[GroupId]) -> Focus {
     match limiting(report, groups) {
         Some(id) => of_group(report.model, id, true),
-        None => Focus::default(),
+        None => of_peers(report.model, groups),
+    }
+}
+
+/// Groups that wait for one another in turn.
+fn of_peers(model: &Model, groups: &[GroupId]) -> Focus {
+    let Some(sched) = &model.sched else {
+        return Focus::default();
+    };
+    let is_theirs = |id: ThreadId| {
+        let thread = model.threads.get(id.0 as usize);
+        thread.is_some_and(|thread| groups.contains(&thread.group))
+    };
+    let is_handoff = |reason| {
+        matches!(
+            reason,
+            OffReason::Futex | OffReason::Pipe | OffReason::Socket
+        )
+    };
+    Focus {
+        blocked: "waits for the other".into(),
+        blocked_offs: offs(sched, |off| is_handoff(off.reason) && is_theirs(off.thread)),
+        ..Focus::default()
     }
 }
 

@@ -47,7 +47,7 @@ fn timeline(data: &Data, bands: &Bands) -> Markup {
     let marked = bands.bands.iter().filter(|band| band.is_marked()).count();
     let size = format!("0 0 {COLUMNS} {HEIGHT}");
     html! {
-        figure .bands .sparse[marked <= SPARSE] {
+        figure .bands .sparse[(1..=SPARSE).contains(&marked)] {
             figcaption {
                 @if bands.is_marked() { "What fix 1 is about, over the run, by thread group" }
                 @else { "The run, by thread group" }

@@ -9,13 +9,15 @@ mod scale;
 
 use convoy_model::finding::Finding;
 use convoy_report::human::{self, count_of, duration, few, percent};
-use convoy_report::{verdict, Report};
+use convoy_report::{names, verdict, Report};
 use maud::{html, Markup};
 
 use super::quality;
 use crate::data::Data;
 use crate::words;
 
+/// Letters of the command; "The recording" has all of it.
+const MAX_COMMAND: usize = 100;
 /// Fixes on the first screen.
 const FIXES: usize = 3;
 /// A bound below this is none to speak of.
@@ -75,12 +77,13 @@ fn capitalized(text: &str) -> String {
 
 fn run(report: &Report<'_>) -> Markup {
     let meta = &report.model.meta;
+    let command = meta.command.join(" ");
     let wall = meta.end_ns.saturating_sub(meta.start_ns);
     let threads = count_of(report.model.threads.len() as u64, "thread", "threads");
     let processes = count_of(report.model.processes.len() as u64, "process", "processes");
     html! {
         p .run {
-            code { (meta.command.join(" ")) }
+            code title=(command) { (names::clip(&command, MAX_COMMAND)) }
             " " (duration(wall as f64)) ", " (threads) " in " (processes)
             @if meta.machine.cpus_allowed > 0 {
                 ", " (count_of(u64::from(meta.machine.cpus_allowed), "CPU", "CPUs"))
