@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 
-use convoy_detect::GroupRow;
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::{GroupId, Model, OffReason, Sched, Site, SiteId, ThreadId, Waker};
 use convoy_report::{names, sched_names, subject, Report};
@@ -324,17 +323,31 @@ fn of_peers(model: &Model, groups: &[GroupId]) -> Focus {
 /// The stage that is busy while those before and after it wait for it; `None`: no stage is much
 /// busier than the next one.
 pub(crate) fn limiting(report: &Report<'_>, groups: &[GroupId]) -> Option<GroupId> {
-    let busy = |row: &GroupRow| {
-        let active = row.busy_ns.saturating_add(row.run_delay_ns.unwrap_or(0));
-        active as f64 / row.life_ns.max(1) as f64
-    };
-    let rows = report.analysis.groups.iter();
-    let rows = rows.filter(|row| groups.contains(&row.group));
-    let mut rows: Vec<_> = rows.map(|row| (busy(row), row.group)).collect();
+    let mut rows: Vec<_> = groups
+        .iter()
+        .map(|id| (busy_share(report, *id), *id))
+        .collect();
     rows.sort_by(|a, b| b.0.total_cmp(&a.0));
     let (most, id) = *rows.first()?;
     let next = rows.get(1).map_or(0.0, |(busy, _)| *busy);
-    (most >= MIN_BUSY_FACTOR * next).then_some(id)
+    (most > 0.0 && most >= MIN_BUSY_FACTOR * next).then_some(id)
+}
+
+/// Share of a group's time in which it worked or wanted a CPU. The scheduler's events tell it of any
+/// program, the agent only of those that carry it.
+fn busy_share(report: &Report<'_>, id: GroupId) -> f64 {
+    let share = |active: u64, life: u64| active as f64 / life.max(1) as f64;
+    let seen = report.critical.map_or(&[][..], |critical| &critical.groups);
+    if let Some(row) = seen.iter().find(|row| row.group == id) {
+        let working = row.running_ns.saturating_sub(row.spinning_ns);
+        let wanting = row.delayed_ns.saturating_add(row.preempted_ns);
+        return share(working.saturating_add(wanting), row.life_ns);
+    }
+    let of_agent = report.analysis.groups.iter().find(|row| row.group == id);
+    of_agent.map_or(0.0, |row| {
+        let wanting = row.run_delay_ns.unwrap_or(0);
+        share(row.busy_ns.saturating_add(wanting), row.life_ns)
+    })
 }
 
 /// Of processes that are one program, the one that works most keeps the others waiting.
