@@ -137,6 +137,29 @@ class Pages(unittest.TestCase):
                 if self.all("#flame"):
                     self.assertGreater(len(self.all("#flame g.frame")), 1)
 
+    def screen(self, width, height):
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                                     {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
+
+    def test_the_first_screen_is_one_screen(self):
+        for page in ["hot-lock", "without-scheduler", "many-locks"]:
+            with self.subTest(page):
+                self.screen(1400, 900)
+                self.open(page)
+                self.assertLess(self.find(".fixes").rect["y"] + self.find(".fixes").size["height"], 900)
+                # Two lines at most.
+                self.assertLess(self.find("#verdict").size["height"], 70)
+        self.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+    def test_a_narrow_page_does_not_scroll_sideways(self):
+        self.screen(420, 900)
+        for page in sorted(PAGES.glob("*.html")):
+            with self.subTest(page.stem):
+                self.open(page.stem)
+                self.assertEqual(self.browser.execute_script(
+                    "return document.documentElement.scrollWidth - document.documentElement.clientWidth"), 0)
+        self.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
     def test_a_picture_that_cannot_be_drawn_is_one_picture_less(self):
         self.open("hot-lock")
         self.browser.execute_script("""
@@ -309,6 +332,36 @@ class Pages(unittest.TestCase):
         self.browser.execute_script("document.querySelector('.lanes').scrollTop = 40000")
         self.settle()
         self.assertEqual(rows(), self.browser.execute_script("return convoy.view.rows().length"))
+
+    def test_processes_of_one_executable_are_a_row_that_opens(self):
+        self.open("build")
+        self.timeline()
+        rows = lambda: self.browser.execute_script("return convoy.view.rows().length")
+        self.assertEqual(rows(), 3, "cc1, folded; make and its thread")
+        self.click(20, 24 + 11)
+        self.assertEqual(rows(), 33)
+        for curve in ["groups", "cmetric"]:
+            with self.subTest(curve):
+                self.show(f"figure[data-curve={curve}]")
+                bars = lambda: self.all(f"figure[data-curve={curve}] g.row")
+                self.wait(lambda: len(bars()) == 2)
+                name = self.find(f"figure[data-curve={curve}] g.opens text")
+                # Not under the navigation, which stays on top.
+                self.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", name)
+                ActionChains(self.browser).move_to_element(name).click().perform()
+                self.assertEqual(len(bars()), 32)
+                self.find(f"figure[data-curve={curve}] g.opens").send_keys(Keys.ENTER)
+                self.assertEqual(len(bars()), 2)
+
+    def test_dense_curves_are_columns_of_least_mean_and_most(self):
+        self.open("hot-lock")
+        whole, part = self.browser.execute_script("""
+            const x = [0, 1, 2, 3, 4, 6, 8], values = [1, 3, 5, 7, 2, 4];
+            return [convoy.columns(x, [values], [0, 8], 3), convoy.columns(x, [values], [2.5, 5], 9)];""")
+        self.assertEqual(whole["xs"], [0, 2, 4, 8])
+        self.assertEqual(whole["sums"][0], {"least": [1, 5, 2, 2], "mean": [2, 6, 3, 3], "most": [3, 7, 4, 4]})
+        self.assertEqual(part["xs"], [2, 3, 4, 6])
+        self.assertEqual(part["sums"][0]["mean"], [5, 7, 2, 2], "each piece has its column where there is room")
 
     def test_names_are_text(self):
         self.open("hostile")

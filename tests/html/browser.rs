@@ -20,6 +20,7 @@ fn a_browser_shows_what_is_there() {
         ("silent", pages::silent()),
         ("truncated", pages::truncated()),
         ("five-thousand", pages::five_thousand()),
+        ("build", pages::build()),
     ] {
         fs::write(dir.join(format!("{name}.html")), pages::page(&profile)).unwrap();
     }

@@ -5,18 +5,45 @@ use std::process::Command;
 use crate::pages;
 
 #[test]
-fn the_first_thing_said_is_what_is_wrong_and_what_to_do() {
+fn the_first_screen_has_verdict_gauge_timeline_and_fixes() {
     let page = pages::page(&pages::hot_lock());
-    let verdict = page.find("<h1 id=\"verdict\">").unwrap();
-    let lead = page.find("class=\"lead\"").unwrap();
-    let findings = page.find("id=\"findings\"").unwrap();
-    assert!(verdict < lead && lead < findings);
+    let parts = [
+        "<h1 id=\"verdict\">",
+        "class=\"gauge\"",
+        "class=\"bands",
+        "class=\"fixes\"",
+        "id=\"findings\"",
+    ];
+    let places: Vec<usize> = parts.iter().map(|part| page.find(part).unwrap()).collect();
+    assert!(places.is_sorted(), "{places:?}");
+    let [verdict, _, bands, fixes, findings] = places[..] else {
+        unreachable!()
+    };
+    let verdict = &page[verdict..bands];
     assert!(
-        page[verdict..findings].contains("log_lock"),
-        "{}",
-        &page[verdict..findings]
+        verdict.contains("log_lock") && verdict.contains("Expected gain "),
+        "{verdict}"
     );
-    assert!(page[lead..findings].contains("Fix: "));
+    // Who holds the lock, and who waits for it.
+    let picture = &page[bands..fixes];
+    for marked in [
+        "<path class=\"culprit\"",
+        "<path class=\"blocked\"",
+        "waits for log_lock",
+    ] {
+        assert!(picture.contains(marked), "{marked}: {picture}");
+    }
+    let fixes = &page[fixes..findings];
+    let cards = fixes.matches("<li>").count();
+    assert!((1..=3).contains(&cards), "{cards} cards");
+    for part in [
+        "class=\"gain\"",
+        "Move the blocking call out",
+        "l.c:",
+        "time accounting",
+    ] {
+        assert!(fixes.contains(part), "{part}: {fixes}");
+    }
     // Each finding is linked to the picture that shows it.
     let object = page.find("href=\"#object-").unwrap();
     let id: String = page[object + 6..]
@@ -27,6 +54,47 @@ fn the_first_thing_said_is_what_is_wrong_and_what_to_do() {
         page.contains(&format!("id=\"{}\"", id.trim_start_matches('#'))),
         "{id}"
     );
+}
+
+#[test]
+fn without_scheduler_events_the_first_screen_has_the_threads_time() {
+    let page = pages::page(&pages::without_scheduler());
+    let picture = &page[page.find("class=\"bands").unwrap()..page.find("class=\"fixes\"").unwrap()];
+    assert!(picture.contains("Where the threads"), "{picture}");
+    assert!(picture.contains("<rect class=\"blocked\""), "{picture}");
+    let page = pages::page(&pages::empty());
+    for absent in ["class=\"gauge\"", "class=\"bands", "class=\"fixes\""] {
+        assert!(!page.contains(absent), "{absent}");
+    }
+}
+
+#[test]
+fn causes_that_nobody_decided_yet_are_folded() {
+    let page = pages::page(&pages::without_scheduler());
+    let finding = &page[page.find("id=\"finding-1\"").unwrap()..];
+    let fold = finding.find("<details class=\"others\"").unwrap();
+    let first = finding.find("<dd><strong>").unwrap();
+    assert!(first < fold);
+    let folded = &finding[fold..fold + finding[fold..].find("</details>").unwrap()];
+    assert!(
+        folded.contains("possible</summary>") && folded.contains("Fix: "),
+        "{folded}"
+    );
+    assert!(!folded.contains("<strong>"), "one bold fix only: {folded}");
+}
+
+#[test]
+fn processes_of_one_executable_are_one_row() {
+    let page = pages::page(&pages::build());
+    let table = &page[page.find("Table of thread groups").unwrap()..];
+    let table = &table[..table.find("</table>").unwrap()];
+    assert_eq!(table.matches("<tr>").count(), 3, "head, make, cc1: {table}");
+    assert!(
+        table.contains("<summary>cc1, 30 processes</summary>"),
+        "{table}"
+    );
+    assert!(table.contains("process 1100: work"), "{table}");
+    assert!(!table.contains(">main<"), "{table}");
 }
 
 #[test]

@@ -210,6 +210,28 @@ pub fn five_thousand() -> Profile {
     profile
 }
 
+/// `make` runs a compiler thirty times, two at a time.
+pub fn build() -> Profile {
+    let mut p = ProfileBuilder::new("make");
+    p.cpus(2).wall(ms(1500));
+    let mut s = Schedule::new();
+    let wait = p.site("waitpid", "make.c", 3);
+    p.edit_thread(0).cpu(ms(5)).lives(0, ms(1500));
+    s.runs(0, wait, ms(5));
+    s.waits(0, Wait::new(OffReason::Child, wait), ms(1495));
+    for i in 0..30 {
+        p.process("cc1");
+        let compile = p.site("compile", "cc1.c", 7);
+        let start = ms(u64::from(i / 2) * 100);
+        p.edit_thread(0).cpu(ms(90)).lives(start, start + ms(90));
+        s.process(1 + i).starts(0, start);
+        s.runs(0, compile, ms(90));
+    }
+    let mut profile = p.build();
+    s.put_into(&mut profile);
+    profile
+}
+
 /// Sections of two threads: a line that touches what both write, and one that touches the thread's own.
 pub fn traced() -> Profile {
     let mut p = ProfileBuilder::new("server");

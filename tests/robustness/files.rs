@@ -39,6 +39,7 @@ pub fn trials() -> Vec<Trial> {
         trial("output/full-disk", needs("mount"), full_disk),
         trial("output/no-directory", None, no_directory),
         trial("output/with-report", None, with_report),
+        trial("report/open", None, page_is_opened),
         trial("report/truncated", None, truncated),
         trial("report/foreign", None, foreign),
         trial("report/damaged", None, damaged),
@@ -213,6 +214,44 @@ fn with_report(scratch: &Scratch) -> Result {
             not_started(&outcome, reason)?;
         }
     }
+    Ok(())
+}
+
+/// The page is shown by xdg-open where there is a display; elsewhere its path is told.
+fn page_is_opened(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
+    recorded(scratch)?;
+    let opener = scratch.path("xdg-open");
+    fs::write(&opener, "#!/bin/sh\ncat \"$1\" >shown.html\n").map_err(|e| e.to_string())?;
+    fs::set_permissions(&opener, fs::Permissions::from_mode(0o755)).map_err(|e| e.to_string())?;
+    let path = std::env::var("PATH").unwrap_or_default();
+    let report = |display: &str, tag: &str| -> Result<Outcome> {
+        let mut command = Command::new(convoy::binary()?);
+        command
+            .args(["report", "--open", "run.convoy"])
+            .env("PATH", format!("{}:{path}", scratch.dir().display()))
+            .env("TMPDIR", scratch.dir())
+            .env_remove("WAYLAND_DISPLAY")
+            .env("DISPLAY", display);
+        run(&mut command, scratch.dir(), tag, TIMEOUT)
+    };
+    let shown = report(":9", "shown")?;
+    check!(
+        shown.end == End::Status(0) && shown.stderr.contains("opened it with xdg-open"),
+        "{:?}: {}",
+        shown.end,
+        shown.stderr
+    );
+    let page = fs::read_to_string(scratch.path("shown.html")).map_err(|e| e.to_string())?;
+    check!(page.contains("id=\"verdict\""), "no page was opened");
+    let alone = report("", "alone")?;
+    let line = alone.stderr.lines().last().unwrap_or_default();
+    check!(line.contains("there is no display"), "{}", alone.stderr);
+    let name = line.split(' ').nth(2).unwrap_or_default();
+    check!(
+        fs::read_to_string(name).is_ok_and(|kept| kept == page),
+        "{name} is not the page: {line}"
+    );
     Ok(())
 }
 

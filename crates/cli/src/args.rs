@@ -226,6 +226,12 @@ pub struct Report {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["report_to", "format"])]
     pub html: Option<PathBuf>,
 
+    /// Show the page with pictures in the browser
+    ///
+    /// It is written to the file of --html, or to a temporary file, which stays.
+    #[arg(long, conflicts_with_all = ["report_to", "format"])]
+    pub open: bool,
+
     #[command(flatten)]
     pub limits: Limits,
 

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod browser;
 mod causal;
 mod child_recording;
 mod diagnose;

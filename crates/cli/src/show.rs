@@ -41,8 +41,8 @@ fn try_report(report: &Report) -> Result<(), Message> {
         }
     };
     let (profile, damage) = read(&path, report.quiet)?;
-    if let Some(file) = &report.html {
-        return crate::html::write(profile, &damage, report, file);
+    if report.html.is_some() || report.open {
+        return crate::html::write(profile, &damage, report);
     }
     let source = Source::File(path.to_string_lossy().into_owned());
     let stdout = std::io::stdout();

@@ -2,22 +2,42 @@
 // Bars of thread groups and threads, with d3.
 (() => {
   const LABEL = 220;
+  const INDENT = 14;
   const ROW = 22;
   const PAPER = 40;
   const { duration, percent } = convoy;
 
-  // Rows of parts: {name, parts: [[text, ns, colour]]}.
+  // Rows of parts: {name, parts: [[text, ns, colour]], members}. A row with members opens.
   const rows = (figure, every, format) => {
     const room = figure.querySelector(".drawing");
+    const opened = new Set();
+    const mark = (d) => (d.members?.length ? (opened.has(d) ? "▾ " : "▸ ") : "");
+    const toggle = (d) => {
+      if (!d.members?.length) return;
+      if (!opened.delete(d)) opened.add(d);
+      draw();
+    };
     const draw = () => {
+      const shown = every.flatMap((d) => (opened.has(d) ? [d, ...d.members] : [d]));
       // On paper as many as the table has.
-      const all = convoy.printing ? every.slice(0, PAPER) : every;
+      const all = convoy.printing ? shown.slice(0, PAPER) : shown;
       const width = Math.max(320, room.clientWidth);
-      const x = d3.scaleLinear([0, d3.max(all, (row) => d3.sum(row.parts, (part) => part[1])) || 1], [LABEL, width - 70]);
+      const label = Math.min(LABEL, Math.round(width * 0.4));
+      const letters = Math.floor(label / 6.6);
+      const x = d3.scaleLinear([0, d3.max(all, (row) => d3.sum(row.parts, (part) => part[1])) || 1], [label, width - 70]);
       const svg = d3.select(room).selectAll("svg").data([0]).join("svg").attr("width", width).attr("height", all.length * ROW + 28);
       const row = svg.selectAll("g.row").data(all).join("g").attr("class", "row").attr("transform", (_, i) => `translate(0,${i * ROW})`);
-      row.selectAll("text.name").data((d) => [d]).join("text").attr("class", "name").attr("x", LABEL - 6).attr("y", ROW * 0.7)
-        .attr("text-anchor", "end").text((d) => clip(d.name, 34)).append("title").text((d) => d.name);
+      row.selectAll("text.name").data((d) => [d]).join("text").attr("class", "name").attr("y", ROW * 0.7)
+        .attr("x", (d) => label - 6 - (d.member ? INDENT : 0))
+        .attr("text-anchor", "end").text((d) => mark(d) + clip(d.name, letters)).append("title").text((d) => d.name);
+      row.classed("opens", (d) => d.members?.length > 0).on("click", (_, d) => toggle(d))
+        .attr("tabindex", (d) => (d.members?.length ? 0 : null)).attr("role", (d) => (d.members?.length ? "button" : null))
+        .attr("aria-expanded", (d) => (d.members?.length ? opened.has(d) : null))
+        .on("keydown", (event, d) => {
+          if (event.key !== "Enter" && event.key !== " ") return;
+          event.preventDefault();
+          toggle(d);
+        });
       const starts = new Map(all.map((d) => [d, d3.cumsum(d.parts, (part) => part[1])]));
       row.selectAll("rect").data((d) => d.parts.map((part, i) => ({ part, from: starts.get(d)[i] - part[1], all: d }))).join("rect")
         .attr("x", (d) => x(d.from)).attr("width", (d) => Math.max(0.5, x(d.from + d.part[1]) - x(d.from))).attr("y", 3).attr("height", ROW - 6)
@@ -40,7 +60,9 @@
     for (const [text, colour] of parts) {
       const mark = document.createElement("i");
       mark.style.background = colour;
-      list.append(mark, `${text} `);
+      const item = document.createElement("span");
+      item.append(mark, text);
+      list.append(item, " ");
     }
     figure.append(list);
   };
@@ -49,10 +71,13 @@
     const fixed = new Map([["work", "var(--running)"], ["work, or waits that nobody saw", "var(--running-soft)"], ["waits for a CPU", "var(--ready)"], ["other waits", "var(--other)"]]);
     const named = d3.scaleOrdinal(d3.schemeTableau10.filter((_, i) => i !== 0));
     const hue = (text) => fixed.get(text) ?? named(text);
-    const all = convoy.page.groups.map((group) => ({
-      name: `${convoy.text(group.name)} (${group.threads})`,
+    const size = (group) => (group.processes > 1 ? `${group.processes} processes` : group.threads);
+    const bar = (group) => ({
+      name: group.processes > 1 || group.threads > 1 ? `${convoy.text(group.name)} (${size(group)})` : convoy.text(group.name),
       parts: group.parts.map(([text, ns]) => [convoy.text(text), ns, hue(convoy.text(text))]),
-    }));
+      members: group.members.map((member) => ({ ...bar(member), member: true })),
+    });
+    const all = convoy.page.groups.map(bar);
     const work = (d) => d.parts.find((part) => part[0] === "work")?.[1];
     rows(figure, all, (d) => (work(d) === undefined ? "" : percent(work(d) / d3.sum(d.parts, (part) => part[1]))));
     const seen = [...new Set(all.flatMap((row) => row.parts.map((part) => part[0])))];
@@ -60,12 +85,25 @@
   };
 
   const cmetric = (figure) => {
-    const { names, cm } = convoy.page.threads;
-    const all = cm.map(([thread, ns, working]) => ({
-      name: convoy.text(names[thread]),
+    const { names, cm, groups } = convoy.page.threads;
+    const bar = (name, ns, working) => ({
+      name,
       parts: [["working", Math.min(ns, working), "var(--running)"], ["in waiting loops", Math.max(0, ns - working), "var(--spinning)"]]
         .filter((part) => part[1] > 0),
-    }));
+    });
+    // Processes of one executable are one bar.
+    const ends = d3.cumsum(groups, (group) => group[1]);
+    const of = d3.groups(cm, ([thread]) => {
+      const at = d3.bisectRight(ends, thread);
+      return groups[at][2] > convoy.PROCESSES ? at : `thread ${thread}`;
+    });
+    const all = of.map(([at, rows]) => {
+      const bars = rows.map(([thread, ns, working]) => bar(convoy.text(names[thread]), ns, working));
+      if (rows.length === 1) return bars[0];
+      const sum = bar(`${convoy.text(groups[at][0])} (${rows.length} processes)`, d3.sum(rows, (row) => row[1]), d3.sum(rows, (row) => row[2]));
+      return { ...sum, members: bars.map((one) => ({ ...one, member: true })) };
+    });
+    all.sort((a, b) => d3.sum(b.parts, (part) => part[1]) - d3.sum(a.parts, (part) => part[1]));
     rows(figure, all, (d) => duration(d3.sum(d.parts, (part) => part[1])));
   };
 

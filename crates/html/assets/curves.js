@@ -44,11 +44,37 @@
     return chart;
   };
 
+  // Columns of a few pixels: begin of each, and of each curve least, mean and most. `x`: begins of
+  // the pieces, and the end of the last one.
+  const COLUMN = 3;
+  convoy.columns = (x, curves, [from, to], most) => {
+    const begin = Math.max(0, d3.bisectRight(x, from) - 1);
+    const end = Math.min(x.length - 1, Math.max(begin + 1, d3.bisectLeft(x, to)));
+    const each = Math.max(1, Math.ceil((end - begin) / Math.max(1, most)));
+    const xs = [];
+    const sums = curves.map(() => ({ least: [], mean: [], most: [] }));
+    for (let i = begin; i < end; i += each) {
+      const last = Math.min(end, i + each);
+      xs.push(x[i]);
+      curves.forEach((values, k) => {
+        const piece = values.slice(i, last);
+        const whole = x[last] - x[i];
+        const mean = whole > 0 ? d3.sum(piece, (value, j) => value * (x[i + j + 1] - x[i + j])) / whole : piece[0];
+        sums[k].least.push(d3.min(piece));
+        sums[k].mean.push(mean);
+        sums[k].most.push(d3.max(piece));
+      });
+    }
+    // A step ends where the next one begins: the last one, at the end.
+    xs.push(x[end]);
+    for (const sum of sums) for (const name of ["least", "mean", "most"]) sum[name].push(sum[name].at(-1));
+    return { xs, sums };
+  };
+
   const activity = (figure) => {
     const a = convoy.page.activity;
     const said = figure.querySelector(".said");
     const x = [...a.from_ns, a.end_ns];
-    const held = (values) => [...values, values[values.length - 1]];
     const stepped = uPlot.paths.stepped({ align: 1 });
     const shade = (u) => {
       u.ctx.save();
@@ -65,14 +91,31 @@
       u.ctx.restore();
     };
     const tell = (u) => {
-      const i = u.cursor.idx;
-      if (i === null || i === undefined || i >= a.low.length) return;
+      if (u.cursor.idx === null || u.cursor.idx === undefined) return;
+      const i = d3.bisectRight(x, u.posToVal(u.cursor.left, "x")) - 1;
+      if (i < 0 || i >= a.low.length) return;
       const low = a.low[i] === null ? "" : `; meanwhile: ${convoy.text(a.low[i])}`;
       said.textContent = `at ${moment(x[i], x[1] - x[0])}: ${a.working[i].toFixed(1)} working, ${a.active[i].toFixed(1)} active, ` +
         `${a.running[i].toFixed(1)} on a CPU${low}`;
     };
+    const data = (range, width) => {
+      const most = Math.max(20, Math.floor((width - 60) / COLUMN));
+      const { xs, sums: [active, working, running] } = convoy.columns(x, [a.active, a.working, a.running], range, most);
+      return [xs, active.mean, working.mean, running.mean, working.most, working.least];
+    };
+    const room = figure.querySelector(".drawing");
+    let width = Math.max(240, room.clientWidth), shown = [x[0], x[x.length - 1]];
+    const again = (u) => {
+      const { min, max } = u.scales.x;
+      if (min === null || (u.width === width && min === shown[0] && max === shown[1])) return;
+      width = u.width;
+      shown = [min, max];
+      u.setData(data(shown, width), false);
+    };
+    const bound = { paths: stepped, stroke: () => "transparent", class: "bound" };
     const chart = plot(figure, {
       scales: { x: { time: false }, y: { range: (_, __, max) => [0, Math.max(1, a.cpus, max) * 1.05] } },
+      bands: [{ series: [4, 5], fill: () => colour("running-soft") }],
       axes: [axis(times), axis({ label: "threads", size: 56 })],
       series: [
         { label: "time", value: (_, ns) => (ns === null ? "" : moment(ns, x[1] - x[0])) },
@@ -80,9 +123,11 @@
         series("active", "active", { paths: stepped, width: 4 }),
         series("working", "running", { paths: stepped, filled: true }),
         series("on a CPU", "cpu", { paths: stepped }),
+        series("most working", "running", bound),
+        series("least working", "running", bound),
       ],
-      hooks: { drawClear: [shade], setCursor: [tell] },
-    }, [x, held(a.active), held(a.working), held(a.running)]);
+      hooks: { drawClear: [shade], setCursor: [tell], setScale: [(u, key) => key === "x" && again(u)], setSize: [again] },
+    }, data(shown, width));
     // The keyboard's way to what the mouse shows.
     let at = 0;
     figure.querySelector(".drawing").addEventListener("keydown", (event) => {

@@ -1,6 +1,8 @@
 "use strict";
 // What the page carries, unpacked. All other scripts add to this one name.
 const convoy = { printing: false };
+// A role of more processes is one row at first.
+convoy.PROCESSES = 4;
 
 // Draws something as wide as it has room, now and whenever that changes; a printed page is narrower than most screens.
 convoy.fits = [];

@@ -2,7 +2,8 @@
 // The timeline: a lane a thread on a canvas, with d3's scale and zoom. Only what is in view is drawn, and what is
 // smaller than a pixel is added up first.
 (() => {
-  const GUTTER = 230;
+  const GUTTER = 230; // of names, at most
+  const GUTTER_SHARE = 0.38; // of the width
   const AXIS = 24;
   const HEAD = 22;
   const LANE = 17;
@@ -23,7 +24,8 @@
     const said = section.querySelector(".said");
     const choice = section.querySelector("[data-do=object]");
     const end = Math.max(1, page.lanes.end_ns);
-    const full = d3.scaleLinear([0, end], [GUTTER, GUTTER + 100]);
+    let gutter = GUTTER;
+    const full = d3.scaleLinear([0, end], [gutter, gutter + 100]);
     let x = full;
     let hues = {};
     let wanted = null; // the object to point out
@@ -31,14 +33,22 @@
 
     // Groups, each with its threads: the order of the lanes.
     let first = 0;
-    const groups = page.threads.groups.map(([name, n]) => {
-      const group = { name: text(name), threads: d3.range(first, first + n).filter((t) => lanes[t].n > 0), open: true };
+    const groups = page.threads.groups.map(([name, n, processes]) => {
+      const threads = d3.range(first, first + n).filter((t) => lanes[t].n > 0);
+      const group = { name: text(name), threads, open: processes <= convoy.PROCESSES };
       first += n;
       return group;
     }).filter((group) => group.threads.length > 0);
     const all = d3.sum(groups, (group) => group.threads.length);
-    if (all > MANY) for (const group of groups) group.open = group.threads.length <= LARGE;
+    if (all > MANY) for (const group of groups) group.open &&= group.threads.length <= LARGE;
     const groupOf = new Map(groups.flatMap((group) => group.threads.map((t) => [t, group])));
+
+    // Most threads of a group at a time: of a hundred compilers of a build a few run at once.
+    for (const group of groups) {
+      const changes = group.threads.flatMap((t) => [[lanes[t].start[0], 1], [lanes[t].end[lanes[t].n - 1], -1]]);
+      changes.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+      group.atOnce = Math.max(1, d3.max(d3.cumsum(changes, (change) => change[1])));
+    }
 
     // Rows from top to bottom with their place, and where each thread is.
     let rows = [], places = new Map(), height = 0;
@@ -71,11 +81,12 @@
       canvas.style.marginBottom = `${convoy.printing ? 0 : Math.max(0, height + AXIS - room)}px`;
       // Less than all where there is a scroll bar now.
       const width = view.clientWidth;
+      gutter = Math.min(GUTTER, Math.round(width * GUTTER_SHARE));
       canvas.width = width * ratio;
       canvas.height = room * ratio;
       canvas.style.width = `${width}px`;
-      full.range([GUTTER, Math.max(GUTTER + 50, width - 8)]);
-      zoom.extent([[GUTTER, 0], [full.range()[1], room]]).translateExtent([[GUTTER, 0], [full.range()[1], room]]);
+      full.range([gutter, Math.max(gutter + 50, width - 8)]);
+      zoom.extent([[gutter, 0], [full.range()[1], room]]).translateExtent([[gutter, 0], [full.range()[1], room]]);
       x = d3.zoomTransform(canvas).rescaleX(full);
       draw();
     };
@@ -127,12 +138,12 @@
     };
 
     const paintLane = (lane, y, h, from, to) => {
-      const scale = (full.range()[1] - GUTTER) / (to - from);
+      const scale = (full.range()[1] - gutter) / (to - from);
       const pixel = 1 / scale;
       const sums = new Float64Array(5);
       let column = -1, covered = 0;
       const flush = () => {
-        if (covered > 0) stack(sums, covered, GUTTER + column, 1, y, h);
+        if (covered > 0) stack(sums, covered, gutter + column, 1, y, h);
         sums.fill(0);
         covered = 0;
       };
@@ -151,11 +162,11 @@
         const l = Math.round(left), w = Math.max(1, Math.round((b - from) * scale) - l);
         if (lane.shares.has(i)) {
           add(sums, lane, i, 1);
-          stack(sums, 1, GUTTER + l, w, y, h);
+          stack(sums, 1, gutter + l, w, y, h);
           sums.fill(0);
         } else {
           context.fillStyle = hues[KINDS[kind(lane, i)]];
-          context.fillRect(GUTTER + l, y, w, h);
+          context.fillRect(gutter + l, y, w, h);
         }
       }
       flush();
@@ -190,17 +201,17 @@
 
     // Adding up is the dear part: it is kept until the view or what is pointed out changes.
     const paintGroup = (group, y, h, from, to) => {
-      const width = Math.max(1, Math.floor(full.range()[1] - GUTTER));
+      const width = Math.max(1, Math.floor(full.range()[1] - gutter));
       const key = `${from} ${to} ${width} ${wanted}`;
       if (group.key !== key) {
         group.sums = addGroup(group, from, to, width);
         group.key = key;
       }
-      const whole = group.threads.length * (to - from) / width;
+      const whole = group.atOnce * (to - from) / width;
       const column = new Float64Array(5);
       for (let p = 0; p < width; p++) {
         for (let k = 0; k < 5; k++) column[k] = group.sums[k][p];
-        stack(column, whole, GUTTER + p, 1, y, h);
+        stack(column, whole, gutter + p, 1, y, h);
       }
     };
 
@@ -212,7 +223,7 @@
     };
 
     const paintAxis = (width) => {
-      const ticks = x.ticks(Math.max(2, Math.floor((width - GUTTER) / 110)));
+      const ticks = x.ticks(Math.max(2, Math.floor((width - gutter) / 110)));
       const step = ticks.length > 1 ? ticks[1] - ticks[0] : end;
       context.textAlign = "center";
       context.fillStyle = hues.text;
@@ -232,7 +243,7 @@
     // From the waker's lane to the woken one's, at the time of the wake-up.
     const arrow = (from, to, ns, strong) => {
       const at = x(ns);
-      if (at < GUTTER || from === to) return;
+      if (at < gutter || from === to) return;
       context.strokeStyle = context.fillStyle = strong ? hues.text : hues.arrow;
       context.lineWidth = strong ? 2 : 1;
       context.beginPath();
@@ -273,10 +284,10 @@
         const waker = page.lanes.wakes[lane.wake[i]][0];
         if (waker !== null && places.has(waker)) arrow(screen(waker), screen(thread), lane.end[i], true);
       }
-      const l = Math.max(GUTTER, x(lane.start[i])), r = Math.max(l + 2, x(lane.end[i]));
+      const l = Math.max(gutter, x(lane.start[i])), r = Math.max(l + 2, x(lane.end[i]));
       context.lineWidth = 2;
       context.strokeStyle = hues.text;
-      if (r > GUTTER && groupOf.get(thread).open) context.strokeRect(l, screen(thread) - LANE / 2 + 1, r - l, LANE - 2);
+      if (r > gutter && groupOf.get(thread).open) context.strokeRect(l, screen(thread) - LANE / 2 + 1, r - l, LANE - 2);
     };
 
     const paint = () => {
@@ -295,14 +306,14 @@
         if (row.group) {
           context.fillStyle = hues.text;
           const n = row.group.threads.length;
-          context.fillText(clip(`${row.group.open ? "▾" : "▸"} ${row.group.name}`, GUTTER - 52), 2, y + 15);
+          context.fillText(clip(`${row.group.open ? "▾" : "▸"} ${row.group.name}`, gutter - 52), 2, y + 15);
           context.textAlign = "right";
-          context.fillText(`${n}`, GUTTER - 8, y + 15);
+          context.fillText(`${n}`, gutter - 8, y + 15);
           context.textAlign = "left";
           if (n > 1 || !row.group.open) paintGroup(row.group, y + 3, row.h - 6, from, to);
         } else {
           context.fillStyle = hues.dim;
-          context.fillText(clip(text(page.threads.names[row.thread]), GUTTER - 26), 16, y + 13);
+          context.fillText(clip(text(page.threads.names[row.thread]), gutter - 26), 16, y + 13);
           paintLane(lanes[row.thread], y + 2, row.h - 4, from, to);
         }
       }
@@ -368,7 +379,7 @@
     const show = (from, to) => {
       const k = end / Math.max(1, to - from);
       const at = full(Math.max(0, Math.min(end, from)));
-      d3.select(canvas).call(zoom.transform, d3.zoomIdentity.translate(GUTTER - k * at, 0).scale(k));
+      d3.select(canvas).call(zoom.transform, d3.zoomIdentity.translate(gutter - k * at, 0).scale(k));
     };
 
     const toWaker = () => {
@@ -444,7 +455,7 @@
         arrange();
         return;
       }
-      if (left < GUTTER) return;
+      if (left < gutter) return;
       const ns = x.invert(left);
       const i = convoy.at(lanes[row.thread], ns);
       if (i >= 0 && lanes[row.thread].end[i] >= ns) choose(row.thread, i, ns);
@@ -485,7 +496,9 @@
     KINDS.forEach((name, k) => {
       const mark = document.createElement("i");
       mark.style.background = `var(--${name})`;
-      legend.append(mark, `${LEGEND[k]} `);
+      const item = document.createElement("span");
+      item.append(mark, LEGEND[k]);
+      legend.append(item, " ");
     });
 
     convoy.fit(section, resize);

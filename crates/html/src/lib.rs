@@ -10,6 +10,7 @@ mod bytes;
 mod data;
 mod page;
 pub mod replay;
+mod roles;
 mod words;
 
 use convoy_report::Report;

@@ -71,7 +71,7 @@ fn try_replay(args: &Replay) -> Result<Status, Message> {
         (None, false) => crate::message::say(&text),
     }
     if let Some(file) = &args.html {
-        show::write_file(file, &convoy_html::replay::page(&analysis))?;
+        crate::html::write_page(file, &convoy_html::replay::page(&analysis), args.quiet)?;
     }
     Ok(recorded.status)
 }

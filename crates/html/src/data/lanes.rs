@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use convoy_analysis::counters::EventClass;
-use convoy_model::{Doing, Interval, Lane, ObjectId, OffReason, Sched, ThreadId, Waker};
+use convoy_model::{Doing, Interval, Lane, ObjectId, OffCpu, OffReason, Sched, ThreadId, Waker};
 use convoy_report::{sched_names, Report};
 use serde::Serialize;
 
@@ -63,7 +63,7 @@ pub(crate) fn lanes(
         strings,
         place: (0u32..).zip(order).map(|(at, &id)| (id, at)).collect(),
         offs: Table::default(),
-        matter: matter(report),
+        shortenable: Shortenable::of(report),
         slices: Table::default(),
         wakes: Table::default(),
         bytes: Vec::new(),
@@ -110,12 +110,29 @@ impl<R> Table<R> {
     }
 }
 
-/// Locks, and events that did not merely come when they came.
-fn matter(report: &Report<'_>) -> HashSet<ObjectId> {
-    let locks = report.analysis.locks.iter().map(|row| row.object);
-    let events = report.analysis.events.iter();
-    let events = events.filter(|row| row.class != EventClass::Idle);
-    locks.chain(events.map(|row| row.object)).collect()
+/// Which waits other threads could have shortened: those for locks, and for events that did not
+/// merely come when they came.
+pub(super) struct Shortenable(HashSet<ObjectId>);
+
+impl Shortenable {
+    pub(super) fn of(report: &Report<'_>) -> Self {
+        let locks = report.analysis.locks.iter().map(|row| row.object);
+        let events = report.analysis.events.iter();
+        let events = events.filter(|row| row.class != EventClass::Idle);
+        Self(locks.chain(events.map(|row| row.object)).collect())
+    }
+
+    /// By the number of the wait's row.
+    pub(super) fn is(&self, sched: &Sched, row: Option<u32>) -> bool {
+        let off = row.and_then(|row| sched.offs.get(row as usize));
+        off.is_some_and(|off| self.is_wait(off))
+    }
+
+    fn is_wait(&self, off: &OffCpu) -> bool {
+        // Without an agent nobody knows the object, but a futex is always a wait for somebody.
+        let unknown = off.reason == OffReason::Futex;
+        off.object.map_or(unknown, |id| self.0.contains(&id))
+    }
 }
 
 struct Writer<'a> {
@@ -124,8 +141,7 @@ struct Writer<'a> {
     strings: &'a mut Strings,
     place: HashMap<ThreadId, u32>,
     offs: Table<(u32, Option<u32>, u32, u8)>,
-    /// Objects with waits that somebody could shorten.
-    matter: HashSet<ObjectId>,
+    shortenable: Shortenable,
     slices: Table<u32>,
     wakes: Table<(Option<u32>, u32, u32)>,
     bytes: Vec<u8>,
@@ -176,7 +192,7 @@ impl Writer<'_> {
 
     fn off(&mut self, id: Option<u32>) -> Option<u32> {
         let (sched, model, strings) = (self.sched, self.report.model, &mut *self.strings);
-        let matter = &self.matter;
+        let shortenable = &self.shortenable;
         self.offs.row(id, |id| {
             let off = sched.offs.get(id)?;
             let reason = sched_names::reason(off.reason);
@@ -185,9 +201,7 @@ impl Writer<'_> {
                 None => reason.into(),
             };
             let place = strings.id(sched_names::path_of(model, off.site, 3));
-            // Without an agent nobody knows the object, but a futex is always a wait for somebody.
-            let unknown = off.reason == OffReason::Futex;
-            let matters = off.object.map_or(unknown, |id| matter.contains(&id));
+            let matters = shortenable.is_wait(off);
             let object = off.object.map(|id| id.0);
             Some((strings.id(text), object, place, u8::from(matters)))
         })

@@ -1,19 +1,29 @@
 //! What the pictures are drawn from: compact, and no more than can be seen.
 
 mod activity;
+mod band;
 mod flame;
+mod focus;
+mod group_time;
+mod holds;
 mod lanes;
 mod locks;
 mod strings;
 mod thin;
 mod threads;
+mod work;
 
 use convoy_report::Report;
 use serde::Serialize;
 
 use crate::bytes::packed;
+use crate::roles::Roles;
+pub(crate) use band::{Band, Bands, Part, COLUMNS, PARTS};
+pub(crate) use focus::limiting;
+pub(crate) use group_time::GroupTime;
 pub(crate) use locks::{matrix, waited_for, Matrix, WaitedFor};
 use strings::Strings;
+pub(crate) use work::{by_role, process_of, RoleRows};
 
 /// For the scripts: what assets/data.js calls `page`.
 #[derive(Debug, Serialize)]
@@ -24,7 +34,7 @@ struct Page {
     lanes: Option<lanes::Rows>,
     locks: Vec<locks::Lock>,
     families: Vec<locks::Family>,
-    groups: Vec<threads::Work>,
+    groups: Vec<work::Work>,
     flame: flame::Node,
 }
 
@@ -43,12 +53,22 @@ pub(crate) struct Data {
     pub(crate) has_flame: bool,
     /// Intervals shorter than this are joined, for this picture or by the recorder. 0 = none.
     pub(crate) joined_below_ns: u64,
+    /// Thread groups, by what they do in which program.
+    pub(crate) roles: Roles,
+    /// The timeline of the first screen.
+    pub(crate) bands: Option<Bands>,
+    /// What is there in its place without scheduler events.
+    pub(crate) group_time: Option<GroupTime>,
 }
 
 /// Takes from a report what is drawn.
 pub(crate) fn of(report: &Report<'_>) -> Data {
+    let roles = Roles::of(report.model);
+    let first = report.analysis.findings.first();
+    let bands = band::bands(report, first, &roles);
+    let group_time = group_time::group_time(report, first, &roles);
     let mut strings = Strings::default();
-    let (order, threads) = threads::threads(report, &mut strings);
+    let (order, threads) = threads::threads(report, &roles, &mut strings);
     let lanes = lanes::lanes(report, &order, &mut strings);
     let (rows, intervals, joined_below_ns) = match lanes {
         Some(lanes) => (Some(lanes.rows), lanes.intervals, lanes.joined_below_ns),
@@ -63,7 +83,7 @@ pub(crate) fn of(report: &Report<'_>) -> Data {
         lanes: rows,
         locks: locks::locks(report),
         families: locks::families(report, &mut strings),
-        groups: threads::work(report, &mut strings),
+        groups: work::work(report, &roles, &mut strings),
         flame,
         strings: strings.into_inner(),
     };
@@ -74,6 +94,9 @@ pub(crate) fn of(report: &Report<'_>) -> Data {
         has_activity,
         has_flame,
         joined_below_ns,
+        roles,
+        bands,
+        group_time,
         page: packed(&json),
         lanes: packed(&intervals),
     }

@@ -1,27 +1,37 @@
-//! Threads by group, with what each did.
+//! Threads in the order of their lanes, by role.
 
-use convoy_model::ThreadId;
+use convoy_model::{GroupId, ThreadId};
 use convoy_report::{names, Report};
 use serde::Serialize;
 
 use super::strings::Strings;
+use crate::roles::{Role, Roles};
 
 /// Bars of this many threads are drawn; the table has as many.
 const MOST: usize = 200;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Threads {
-    /// Groups: name and number of threads.
-    groups: Vec<(u32, u32)>,
-    /// In the order of lanes, the groups one after the other: name.
+    /// Roles: name, threads, processes.
+    groups: Vec<(u32, u32, u32)>,
+    /// In the order of lanes, the roles one after the other: name.
     names: Vec<u32>,
     /// CMetric of the threads with most of it, nanoseconds: place in `names`, CMetric, of it working.
     cm: Vec<(u32, u64, u64)>,
 }
 
 /// The threads in the order in which they are drawn, and what is said of them.
-pub(crate) fn threads(report: &Report<'_>, strings: &mut Strings) -> (Vec<ThreadId>, Threads) {
+pub(crate) fn threads(
+    report: &Report<'_>,
+    roles: &Roles,
+    strings: &mut Strings,
+) -> (Vec<ThreadId>, Threads) {
     let model = report.model;
+    let group = |id: &GroupId| model.groups.get(id.0 as usize);
+    let members = |role: &Role| -> Vec<ThreadId> {
+        let groups = role.groups.iter().filter_map(group);
+        groups.flat_map(|group| &group.threads).copied().collect()
+    };
     let work = |id: &ThreadId| {
         let thread = model.threads.get(id.0 as usize);
         thread.map_or((0, 0), |t| {
@@ -30,33 +40,26 @@ pub(crate) fn threads(report: &Report<'_>, strings: &mut Strings) -> (Vec<Thread
         })
     };
     let sum = |a: (u64, u64), b: (u64, u64)| (a.0.saturating_add(b.0), a.1.saturating_add(b.1));
-    let mut groups: Vec<_> = (0..model.groups.len()).collect();
-    // Who works most comes first: it is what the others wait for, and a main thread that only joins comes last.
-    groups.sort_by_cached_key(|&g| {
-        let all = model.groups[g].threads.iter().map(work);
-        std::cmp::Reverse(all.fold((0, 0), sum))
+    let mut all: Vec<(&Role, Vec<ThreadId>)> = roles
+        .list
+        .iter()
+        .map(|role| (role, members(role)))
+        .collect();
+    // The role that works most comes first: others wait for it. A main thread that only joins comes
+    // last.
+    all.sort_by_cached_key(|(_, members)| {
+        std::cmp::Reverse(members.iter().map(work).fold((0, 0), sum))
     });
     let mut order = Vec::with_capacity(model.threads.len());
-    let mut named = Vec::with_capacity(groups.len());
-    for &g in &groups {
-        let group = &model.groups[g];
-        let mut members = group.threads.clone();
+    let mut named = Vec::with_capacity(all.len());
+    for (role, mut members) in all {
         members.sort_by_key(|id| {
             let thread = model.threads.get(id.0 as usize);
             thread.map(|t| (t.start_ns, t.tid))
         });
         order.extend(members);
-        let several = model.processes.len() > 1;
-        let process = model.processes.get(group.process.0 as usize);
-        let name = match process.filter(|_| several) {
-            // It ended, or became another program, before anybody could ask for its name.
-            Some(p) if p.name.is_empty() => {
-                format!("{} (process {})", names::group(group), p.pid)
-            }
-            Some(p) => format!("{} ({} {})", names::group(group), p.name, p.pid),
-            None => names::group(group),
-        };
-        named.push((strings.id(name), group.threads.len() as u32));
+        let counts = (role.threads as u32, role.processes as u32);
+        named.push((strings.id(role.name.clone()), counts.0, counts.1));
     }
     let mut place = vec![0u32; model.threads.len()];
     for (at, id) in (0u32..).zip(&order) {
@@ -78,58 +81,6 @@ pub(crate) fn threads(report: &Report<'_>, strings: &mut Strings) -> (Vec<Thread
         cm: cm.collect(),
     };
     (order, threads)
-}
-
-/// What the threads of a group did, summed.
-#[derive(Debug, Serialize)]
-pub(crate) struct Work {
-    name: u32,
-    threads: usize,
-    life_ns: u64,
-    /// What it did: a word or the object that was waited for, and nanoseconds. The first is work.
-    parts: Vec<(u32, u64)>,
-}
-
-/// Groups drawn.
-const GROUPS: usize = 24;
-
-pub(crate) fn work(report: &Report<'_>, strings: &mut Strings) -> Vec<Work> {
-    let mut rows: Vec<_> = report.analysis.groups.iter().collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.life_ns));
-    let mut work = Vec::new();
-    for row in rows.into_iter().take(GROUPS) {
-        let group = report.model.groups.get(row.group.0 as usize);
-        let name = group.map_or_else(|| "unknown threads".into(), names::group);
-        let process = group.and_then(|g| report.model.processes.get(g.process.0 as usize));
-        let did = match process {
-            Some(process) if process.without_agent => "work, or waits that nobody saw",
-            _ => "work",
-        };
-        let mut parts = vec![(strings.id(did.into()), row.busy_ns)];
-        let mut named = 0u64;
-        let least = row.life_ns / 200; // half a percent: less is not seen
-        for (object, ns) in row.top_waits.iter().filter(|(_, ns)| *ns >= least) {
-            let text = format!("waits for {}", names::object_of(report.model, *object));
-            parts.push((strings.id(text), *ns));
-            named = named.saturating_add(*ns);
-        }
-        let waits = row.lock_wait_ns + row.idle_wait_ns + row.event_wait_ns;
-        parts.push((
-            strings.id("other waits".into()),
-            waits.saturating_sub(named),
-        ));
-        if let Some(ns) = row.run_delay_ns {
-            parts.push((strings.id("waits for a CPU".into()), ns));
-        }
-        parts.retain(|(_, ns)| *ns > 0);
-        work.push(Work {
-            name: strings.id(name),
-            threads: row.threads,
-            life_ns: row.life_ns,
-            parts,
-        });
-    }
-    work
 }
 
 #[cfg(test)]
@@ -162,7 +113,7 @@ mod tests {
             thresholds: &thresholds,
         };
         let mut strings = Strings::default();
-        let (order, _) = threads(&report, &mut strings);
+        let (order, _) = threads(&report, &Roles::of(&model), &mut strings);
         let names = order
             .iter()
             .map(|id| model.threads[id.0 as usize].name.as_str());

@@ -3,6 +3,7 @@
 use convoy_analysis::counters::WaitsFor;
 use convoy_model::finding::{Cause, Finding};
 use convoy_report::human::{self, duration, percent};
+use convoy_report::replay::messages;
 use convoy_report::waits::alike;
 use convoy_report::{names, sched_names, subject, Report};
 use maud::{html, Markup};
@@ -86,14 +87,18 @@ fn one(report: &Report<'_>, data: &Data, number: usize, finding: &Finding, open:
                     dt { "loop" }
                     dd { code { (sched_names::loop_place(spin)) } ": " (sched_names::spin(spin.kind)) }
                 }
-                @for (i, cause) in finding.causes.iter().enumerate() { (why(i, cause)) }
-                @if finding.causes.len() > 1 && !finding.undecided.is_empty() {
-                    dt { "decide" }
-                    dd { (finding.undecided) }
-                }
+                (causes(finding))
                 @for caveat in &finding.caveats {
                     dt .warn { "but" }
                     dd { (caveat) }
+                }
+                @if let Some(text) = messages::estimates(&finding.gain) {
+                    dt { "replay" }
+                    dd { (text) }
+                }
+                @if let Some(text) = messages::experiments(&finding.gain) {
+                    dt { "tried" }
+                    dd { (text) }
                 }
                 @if !finding.gain.method.is_empty() || !finding.gain.limited_by.is_empty() {
                     dt { "gain" }
@@ -108,13 +113,36 @@ fn one(report: &Report<'_>, data: &Data, number: usize, finding: &Finding, open:
     }
 }
 
-fn why(i: usize, cause: &Cause) -> Markup {
+/// The most likely cause with its fix; the others are folded, as long as nobody has decided.
+fn causes(finding: &Finding) -> Markup {
+    let Some((first, others)) = finding.causes.split_first() else {
+        return html! {};
+    };
     html! {
-        dt { (if i == 0 { "why" } else { "or" }) }
-        dd { (cause.text) }
-        @if !cause.fix.is_empty() {
+        dt { (if others.is_empty() { "why" } else { "likely" }) }
+        dd { (first.text) }
+        @if !first.fix.is_empty() {
             dt .good { "fix" }
-            dd { strong { (cause.fix) } }
+            dd { strong { (first.fix) } }
+        }
+        @if !others.is_empty() {
+            dt { "or" }
+            dd {
+                details .others {
+                    summary { (human::count_of(others.len() as u64, "other cause is", "other causes are")) " possible" }
+                    ul { @for cause in others { (alternative(cause)) } }
+                    @if !finding.undecided.is_empty() { p { "What decides: " (finding.undecided) "." } }
+                }
+            }
+        }
+    }
+}
+
+fn alternative(cause: &Cause) -> Markup {
+    html! {
+        li {
+            (cause.text)
+            @if !cause.fix.is_empty() { br; span .dim { "Fix: " } (cause.fix) }
         }
     }
 }

@@ -2,27 +2,28 @@
 
 mod experiments;
 mod findings;
+mod first;
+mod groups;
 mod live_curves;
 mod locks;
 mod pictures;
 mod quality;
 mod sections;
 
-use convoy_report::human::{self, count_of, duration};
-use convoy_report::{verdict, Report};
+use convoy_report::Report;
 use maud::{html, Markup, PreEscaped, DOCTYPE};
 
 use crate::data::Data;
-use crate::words;
 
 /// Nothing may be loaded from anywhere: the page is one file.
 pub(crate) const POLICY: &str =
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
 
-const STYLES: [&str; 3] = [
+const STYLES: [&str; 4] = [
     include_str!("../../vendor/uplot.min.css"),
     include_str!("../../vendor/d3-flamegraph.css"),
     include_str!("../../assets/style.css"),
+    include_str!("../../assets/first.css"),
 ];
 
 const SCRIPTS: [&str; 11] = [
@@ -59,7 +60,7 @@ pub(crate) fn page(report: &Report<'_>, data: &Data, damage: &[String]) -> Marku
             }
             body {
                 a .skip href="#findings" { "Skip to the findings" }
-                (head(report, damage))
+                (first::first_screen(report, data, damage))
                 (navigation(report, data))
                 main {
                     (findings::findings(report, data))
@@ -69,8 +70,8 @@ pub(crate) fn page(report: &Report<'_>, data: &Data, damage: &[String]) -> Marku
                     (locks::locks(report, data))
                     (sections::sections(report))
                     (experiments::part(report))
-                    (pictures::groups(report))
-                    (pictures::threads(report))
+                    (groups::groups(report, data))
+                    (pictures::threads(report, data))
                     (pictures::flame(data))
                     (quality::quality(report, data, damage))
                 }
@@ -78,40 +79,6 @@ pub(crate) fn page(report: &Report<'_>, data: &Data, damage: &[String]) -> Marku
                 script #lane-data type="text/plain" { (PreEscaped(&data.lanes)) }
                 @for script in SCRIPTS {
                     script { (PreEscaped(script)) }
-                }
-            }
-        }
-    }
-}
-
-fn head(report: &Report<'_>, damage: &[String]) -> Markup {
-    let meta = &report.model.meta;
-    let machine = &meta.machine;
-    let wall = meta.end_ns.saturating_sub(meta.start_ns);
-    let threads = count_of(report.model.threads.len() as u64, "thread", "threads");
-    let processes = count_of(report.model.processes.len() as u64, "process", "processes");
-    let verdict = verdict::of(report);
-    html! {
-        header {
-            p .run {
-                code { (meta.command.join(" ")) }
-                " " (duration(wall as f64)) ", " (threads) " in " (processes)
-                @if machine.cpus_allowed > 0 {
-                    ", " (count_of(u64::from(machine.cpus_allowed), "CPU", "CPUs"))
-                }
-                ", " (words::exit(meta))
-                @if meta.started_unix_ns > 0 { ", " (words::date(meta.started_unix_ns)) }
-            }
-            h1 #verdict { (if verdict.is_empty() { "Nothing was recorded that can be judged." } else { &verdict }) }
-            (quality::care(report, damage))
-            @if let Some(first) = report.analysis.findings.first() {
-                p .lead {
-                    strong .gain { (human::gain(&first.gain)) }
-                    " "
-                    a href="#finding-1" { (if verdict.starts_with(&first.title) { "First finding" } else { &first.title }) }
-                    @if let Some(fix) = first.causes.first().map(|c| &c.fix).filter(|fix| !fix.is_empty()) {
-                        " " span .fix { "Fix: " (fix) }
-                    }
                 }
             }
         }

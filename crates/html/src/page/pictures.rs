@@ -1,6 +1,6 @@
 //! The parts of the page that are mainly drawn; the tables below the drawings say the same.
 
-use convoy_report::human::{count, count_of, duration, factor, few, percent};
+use convoy_report::human::{count, count_of, duration, few, percent};
 use convoy_report::{names, sched_names, Report};
 use maud::{html, Markup};
 
@@ -35,7 +35,7 @@ pub(super) fn parallelism(report: &Report<'_>, data: &Data) -> Markup {
                 figcaption {
                     "Threads over time; shaded where "
                     @if p.low_below > 1.0 { "fewer than " (few(p.low_below)) " worked" } @else { "none worked" }
-                    ". Drag to zoom, double click for all of it."
+                    ". The band spans the least and the most working threads. Drag to zoom, double click for all of it."
                 }
                 div .drawing role="img" aria-label="Active, working and running threads over time" tabindex="0" {}
                 p .said aria-live="polite" {}
@@ -110,75 +110,7 @@ pub(super) fn timeline(report: &Report<'_>, data: &Data) -> Markup {
     }
 }
 
-pub(super) fn groups(report: &Report<'_>) -> Markup {
-    let rows = &report.analysis.groups;
-    if rows.is_empty() {
-        return html! {};
-    }
-    html! {
-        section #groups aria-labelledby="groups-title" {
-            h2 #groups-title { "Thread groups" }
-            figure .curve data-curve="groups" {
-                figcaption { "What the threads of each group did with their time" }
-                div .drawing role="img" aria-label="Work and waits by thread group" {}
-            }
-            div .scroll tabindex="0" role="region" aria-label="Table of thread groups" {
-                table {
-                    caption { "Thread groups" }
-                    thead { tr {
-                        th scope="col" { "group" } th .n scope="col" { "threads" } th .n scope="col" { "work" } th .n scope="col" { "busy" }
-                        th .n scope="col" { "waits for locks" } th .n scope="col" { "for events" } th .n scope="col" { "idle" }
-                        th .n scope="col" { "for a CPU" } th scope="col" { "waits most for" }
-                    } }
-                    tbody { @for row in rows.iter().take(ROWS) { tr {
-                        th scope="row" { (sched_names::group_of(report.model, row.group)) }
-                        td .n { (row.threads) } td .n { (duration(row.busy_ns as f64)) } td .n { (percent(row.busy_ratio)) }
-                        td .n { (duration(row.lock_wait_ns as f64)) } td .n { (duration(row.event_wait_ns as f64)) }
-                        td .n { (duration(row.idle_wait_ns as f64)) }
-                        td .n { (row.run_delay_ns.map_or_else(|| "?".into(), |ns| duration(ns as f64))) }
-                        td { @if let Some((object, ns)) = row.top_waits.first() {
-                            (names::object_of(report.model, *object)) " (" (duration(*ns as f64)) ")"
-                        } }
-                    } } }
-                }
-            }
-            @for assignment in &report.analysis.assignments { (best(report, assignment)) }
-        }
-    }
-}
-
-/// The best distribution of threads beside today's.
-fn best(report: &Report<'_>, assignment: &convoy_analysis::counters::Assignment) -> Markup {
-    let best = assignment.options.first();
-    let is_best = best.is_some_and(|best| best.threads == assignment.now);
-    html! {
-        div .scroll tabindex="0" role="region" aria-label="Threads per group" {
-            table {
-                caption { "Threads per group: today's, and what would be best" }
-                thead { tr {
-                    th scope="col" { "" }
-                    @for id in &assignment.groups { th .n scope="col" { (sched_names::group_of(report.model, *id)) } }
-                    th .n scope="col" { "throughput" }
-                } }
-                tbody {
-                    tr .best[is_best] {
-                        th scope="row" { (if is_best { "now, the best" } else { "now" }) }
-                        @for n in &assignment.now { td .n { (n) } }
-                        td .n { (factor(1.0)) }
-                    }
-                    @for (i, option) in assignment.options.iter().enumerate().skip(usize::from(is_best)) { tr .best[i == 0] {
-                        th scope="row" { (if i == 0 { "best" } else { "also" }) }
-                        @for n in &option.threads { td .n { (n) } }
-                        td .n { (factor(option.throughput)) }
-                    } }
-                }
-            }
-        }
-        @if !assignment.limited_by.is_empty() { p .remark { "Limited by " (assignment.limited_by) "." } }
-    }
-}
-
-pub(super) fn threads(report: &Report<'_>) -> Markup {
+pub(super) fn threads(report: &Report<'_>, data: &Data) -> Markup {
     let Some(critical) = report.critical.filter(|c| !c.threads.is_empty()) else {
         return html! {};
     };
@@ -187,7 +119,7 @@ pub(super) fn threads(report: &Report<'_>) -> Markup {
             h2 #threads-title { "CMetric per thread" }
             p .remark {
                 "A thread's share of the run: each moment is divided among the threads active in it (GAPP, ICPE'20, figures 4 and 5). "
-                "Equal bars: balanced work. One long bar: the others waited for it."
+                "Equal bars: balanced work. One long bar: the others waited for it. Processes of one executable are one bar: a click opens it."
             }
             figure .curve data-curve="cmetric" {
                 figcaption {
@@ -205,7 +137,7 @@ pub(super) fn threads(report: &Report<'_>) -> Markup {
                     } }
                     tbody { @for row in critical.threads.iter().take(ROWS) { tr {
                         th scope="row" { (names::thread_of(report.model, row.thread)) }
-                        td { (sched_names::group_of(report.model, row.group)) }
+                        td { (data.roles.name_of(row.group)) }
                         td .n { (duration(row.cm_ns)) } td .n { (percent(row.share)) }
                         td .n { (duration(row.running_ns as f64)) } td .n { (duration(row.spinning_ns as f64)) }
                         td .n { (duration((row.delayed_ns + row.preempted_ns) as f64)) } td .n { (duration(row.blocked_ns as f64)) }

@@ -62,6 +62,7 @@ pub(super) fn quality(report: &Report<'_>, data: &Data, damage: &[String]) -> Ma
                 }
             }
             ul {
+                @if !meta.command.is_empty() { li { code { (meta.command.join(" ")) } } }
                 @if quality.cost.calls > 0 {
                     li {
                         (count(quality.cost.calls)) " calls counted, " (count(quality.cost.stacks)) " call stacks taken, the scheduler's events: about "
