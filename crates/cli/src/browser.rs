@@ -16,7 +16,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// Shows a page. The error says why it could not, in a few words.
 pub fn open(page: &Path) -> Result<(), String> {
     let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if !DISPLAYS.iter().any(|name| is_set(&name)) {
+    if !DISPLAYS.iter().any(is_set) {
         return Err("there is no display".into());
     }
     let child = Command::new(OPENER)

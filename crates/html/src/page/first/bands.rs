@@ -194,16 +194,15 @@ fn sums(data: &Data, time: &GroupTime) -> Markup {
 /// All of a role's time, from left to right.
 fn stacked(parts: &[f64; PARTS]) -> Markup {
     let all = parts.iter().sum::<f64>().max(1.0);
-    let mut from = 0.0;
+    let percent = |ns: f64| format!("{:.2}", 100.0 * ns / all);
+    let from = |i: usize| parts[..i].iter().sum::<f64>();
     html! {
         svg viewBox={ "0 0 100 " (HEIGHT) } preserveAspectRatio="none" aria-hidden="true" {
-            @for (part, class) in parts.iter().zip(CLASSES) {
-                @let width = 100.0 * part / all;
-                @if width > 0.0 {
-                    rect class=(class) x=(format!("{from:.2}")) width=(format!("{width:.2}"))
+            @for (i, (part, class)) in parts.iter().zip(CLASSES).enumerate() {
+                @if *part > 0.0 {
+                    rect class=(class) x=(percent(from(i))) width=(percent(*part))
                         y="0" height=(HEIGHT) {}
                 }
-                @let _ = from += width;
             }
         }
     }
