@@ -27,6 +27,8 @@ pub use calls::{addresses_taken, callees};
 pub use functions::{Function, Functions};
 pub use image::{Image, Segment};
 pub use module::Module;
-pub use probe::{Cell, Counts, Inserted, Measure, Probe, BUCKETS, ROWS};
+pub use probe::{
+    Also, Bytes, Cell, Counts, FileCell, Holding, Inserted, Io, Measure, Probe, BUCKETS, ROWS,
+};
 pub use refusal::Refusal;
 pub use uprobe_site::{uprobe_site, UprobeSite};

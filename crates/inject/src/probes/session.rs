@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_probes::table::{
-    function_at, row_at, table_bytes, FunctionRows, Head, Row, FUNCTION_ROWS, MAGIC, NONE, TIMED,
+    function_at, row_at, table_bytes, FunctionRows, Head, FUNCTION_ROWS, MAGIC, NONE, TIMED,
 };
 use zerocopy::IntoBytes;
 
@@ -15,10 +15,11 @@ use super::area::Session;
 use super::borrow::{gadgets, open, unmap};
 use super::clock::{fixed_point, TickClock};
 use super::code::{Code, Known};
-use super::columns::{Columns, Now, Table};
+use super::columns::{Columns, Counted, Now, Table};
 use super::inside::{Inside, Timed};
 use super::leftovers::{take_out, take_over, turn};
 use super::patching::apply;
+use super::row::described;
 use super::thread_pointer::{self, ThreadPointer};
 use super::{cpu_clock, table_memory};
 use crate::gadgets::Found;
@@ -55,6 +56,7 @@ pub struct Probes {
     generation: u16,
     columns: Columns,
     inside: Arc<Inside>,
+    last_stop: Duration,
     is_ended: bool,
 }
 
@@ -69,7 +71,8 @@ struct Counting {
 #[derive(Debug)]
 struct RowState {
     is_timed: bool,
-    within: Option<u32>,
+    /// What is counted in it, and when.
+    probe: Probe,
     /// Numbers of the functions that count into it, and whether their calls are timed.
     functions: Vec<(u32, bool)>,
 }
@@ -101,6 +104,7 @@ impl Probes {
             generation: 0,
             columns: Columns::of(pid),
             inside: Arc::new(Inside::new(pid)),
+            last_stop: Duration::ZERO,
             is_ended: false,
         })
     }
@@ -221,7 +225,7 @@ impl Probes {
         for (probe, known) in good() {
             let state = states.entry(probe.row).or_insert(RowState {
                 is_timed: false,
-                within: probe.within,
+                probe: probe.clone(),
                 functions: Vec::new(),
             });
             state.is_timed |= known.is_timed;
@@ -233,7 +237,7 @@ impl Probes {
         let mut new = Vec::new();
         let mut written = of_functions(table, next);
         for (row, state) in states.iter().filter(|(r, _)| !self.rows.contains_key(r)) {
-            let about = described(state, self.generation);
+            let about = described(&state.probe, self.generation);
             written.push((table.at + row_at(*row), about.as_bytes().to_vec()));
             new.push(*row);
         }
@@ -242,14 +246,14 @@ impl Probes {
         // A row that was there before goes on as it is.
         let timed = good().filter(|(probe, known)| known.is_timed && new.contains(&probe.row));
         let mut timed: Vec<Timed> = timed
-            .map(|(probe, known)| Timed::of(probe, known.number))
+            .filter_map(|(probe, known)| Timed::of(probe, known.number))
             .collect();
         timed.sort_by_key(|timed| timed.within.is_some());
         let (inside, generation) = (Arc::clone(&self.inside), self.generation);
         if !timed.is_empty() {
             inside.prepare();
         }
-        apply(
+        self.last_stop = apply(
             self.pid,
             changes,
             &self.found.signal_returns,
@@ -301,7 +305,7 @@ impl Probes {
         if let Some(counting) = self.counting.filter(|_| !numbers.is_empty()) {
             let changes = self.code.changes_out(&unused);
             let written = of_functions(counting.table, &left);
-            apply(
+            self.last_stop = apply(
                 self.pid,
                 changes,
                 &self.found.signal_returns,
@@ -311,6 +315,11 @@ impl Probes {
         self.code.note_out(&unused);
         self.rows.retain(|row, _| !removed.contains(row));
         Ok(())
+    }
+
+    /// How long the threads stood still at most when probes were put in or taken out last.
+    pub fn last_stop(&self) -> Duration {
+        self.last_stop
     }
 
     /// All values. Those of a thread that has ended are in one reading more, the last values, and
@@ -336,7 +345,7 @@ impl Probes {
         let rows = self
             .rows
             .iter()
-            .map(|(row, state)| (*row, state.is_timed))
+            .map(|(row, state)| (*row, Counted::of(&state.probe, state.is_timed)))
             .collect();
         let (ticks, ns_per_tick) = self.clock.now();
         let now = Now {
@@ -349,9 +358,9 @@ impl Probes {
             .columns
             .read((&self.memory, self.pid), table, &rows, &alive, now);
         let lost = self.memory.get::<u64>(table.at + LOST_AT);
-        let counts = cells.and_then(|cells| {
-            let lost_calls = lost?;
-            Ok(Counts { cells, lost_calls })
+        let counts = cells.and_then(|mut counts| {
+            counts.lost_calls = lost?;
+            Ok(counts)
         });
         counts.map_err(fault)
     }
@@ -420,14 +429,6 @@ fn of_functions(table: Table, all: &HashMap<u32, FunctionRows>) -> Written {
         (table.at + function_at(*number), rows.as_bytes().to_vec())
     };
     all.iter().map(entry).collect()
-}
-
-fn described(state: &RowState, generation: u16) -> Row {
-    Row {
-        within: state.within.map_or(NONE, |row| row as u16),
-        generation,
-        reserved: [0; 2],
-    }
 }
 
 /// False: there is no room.
