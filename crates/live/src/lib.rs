@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod curve;
 mod error;
 mod focus;
 mod glob;
@@ -33,6 +34,7 @@ mod thread;
 mod value;
 
 pub use convoy_probes::{Cell, Counts, FileCell, Holding, Inserted, Measure, Probe, Refusal};
+pub use curve::{Curve, CurveId, Notice, Point, Probed};
 pub use error::Invalid;
 pub use focus::{Focus, Key, ThreadName};
 pub use glob::{is_pattern, matches};
@@ -47,6 +49,6 @@ pub use probe::Probes;
 pub use request::Request;
 pub use resources::{hierarchy, Code, Figure, Resource};
 pub use row::{Function, RowId};
-pub use session::{Curve, CurveId, Notice, Point, Probed, Session, TRIAL_MS};
+pub use session::{Session, TRIAL_MS};
 pub use suggest::near;
 pub use thread::{group_of, Changes, Roster, Snapshot, Thread};

@@ -1,11 +1,12 @@
 //! The value of a curve at a sample: which rows, threads and files it is made of, and why it is not
 //! known, or incomplete.
 
+use crate::curve::Curve;
 use crate::focus::Key;
 use crate::lock::{LockChanges, Role};
 use crate::metric::Subject;
 use crate::row::{NoTimer, Row, State};
-use crate::session::{Curve, Session, SHORTEST};
+use crate::session::{Session, SHORTEST};
 use crate::value::{self, Measured, NO_THREAD};
 
 impl Session {

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
+use crate::curve::{Curve, CurveId, Notice, Point, Probed};
 use crate::focus::Key;
 use crate::governor::{share_at, Governor, Prices};
-use crate::histogram::Histogram;
 use crate::io::Descriptors;
 use crate::library_calls::Extra;
 use crate::lock::{LockChanges, LockReading};
@@ -17,7 +17,7 @@ use crate::request::Request;
 use crate::row::{Function, Gate, Row, RowId, State};
 use crate::thread::{Changes, Roster, Snapshot};
 use convoy_probes::table::IO_GROUPS;
-use convoy_probes::{Also, Cell, Counts, Refusal};
+use convoy_probes::{Also, Counts, Refusal};
 
 /// From the insertion of a counter to the decision about its timer, milliseconds.
 pub const TRIAL_MS: u64 = 100;
@@ -27,63 +27,6 @@ const MOST_POINTS: usize = 3_600;
 
 /// A probe that has been in for less says nothing yet, seconds.
 pub(crate) const SHORTEST: f64 = 0.02;
-
-/// Names a curve.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CurveId(usize);
-
-/// A value at one moment.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Point {
-    /// Milliseconds since the start of the session.
-    pub t_ms: u64,
-    /// In the unit of the metric; `None` = not known.
-    pub value: Option<f64>,
-    /// Why it is not known, or incomplete.
-    pub gap: Option<String>,
-    /// What the probes of this curve cost, as a share of the program's CPU time.
-    pub cost_share: f64,
-    /// By thread.
-    pub by_thread: Vec<(u32, f64)>,
-    /// Wall times of the calls that returned.
-    pub histogram: Option<Histogram>,
-}
-
-/// A metric of a part of the program over time.
-#[derive(Debug, Clone)]
-pub struct Curve {
-    /// What is measured.
-    pub request: Request,
-    /// The latest last.
-    pub points: VecDeque<Point>,
-    pub(crate) rows: Vec<RowId>,
-    /// Its rows count into files of this group.
-    pub(crate) io_group: Option<u8>,
-}
-
-/// What one thread did in a probed function since the probe was put in.
-#[derive(Debug, Clone)]
-pub struct Probed<'a> {
-    /// Tells functions and confinements apart, while probes are replaced.
-    pub row: RowId,
-    /// The function.
-    pub function: &'a Function,
-    /// Whether time is measured, and not only calls.
-    pub is_timed: bool,
-    /// Sums of one thread at the last reading, those of replaced probes included.
-    pub cell: Cell,
-}
-
-/// Something that the user should know about a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
-    /// What was found.
-    pub found: String,
-    /// Its effect.
-    pub effect: String,
-    /// Nothing can be measured because of it.
-    pub is_fatal: bool,
-}
 
 /// What is measured, and how far it has come.
 #[derive(Debug)]

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::curve::Point;
 use crate::governor::{Governor, Prices};
 use crate::place::Place;
 use crate::probe::Probes;
 use crate::request::Request;
 use crate::row::Function;
-use crate::session::{Point, Session};
+use crate::session::Session;
 use crate::thread::{tests::thread, Snapshot};
 use convoy_probes::{Also, Cell, Counts, FileCell, Holding, Inserted, Measure, Probe, Refusal};
 

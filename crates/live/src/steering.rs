@@ -1,9 +1,10 @@
 //! Changes of a session's probes: counters go in, timers follow, what is too expensive goes out.
 
+use crate::curve::Notice;
 use crate::governor::{Change, Load};
 use crate::probe::Probes;
 use crate::row::{NoTimer, Row, RowId, State};
-use crate::session::{Notice, Session, TRIAL_MS};
+use crate::session::{Session, TRIAL_MS};
 use convoy_probes::{Inserted, Measure, Probe, Refusal, ROWS};
 
 impl Session {
