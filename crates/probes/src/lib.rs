@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+mod fast_count;
 mod functions;
 mod handlers;
 mod image;
@@ -24,6 +25,7 @@ mod targets;
 mod uprobe_site;
 
 pub use calls::{addresses_taken, callees};
+pub use fast_count::{FastCount, FAST_COUNT_BYTES};
 pub use functions::{Function, Functions};
 pub use image::{Image, Segment};
 pub use module::Module;

@@ -7,6 +7,7 @@
 
 use iced_x86::{Code, FlowControl, Instruction};
 
+use crate::fast_count::FastCount;
 use crate::relocate::{encoded, far_jump, is_call, moved, Unpatchable};
 use crate::runtime;
 use crate::sites::Site;
@@ -21,6 +22,8 @@ pub struct Context {
     pub table: u64,
     /// The function's number in the table.
     pub function: u32,
+    /// How its calls are counted where that is all; `None` = by the runtime.
+    pub fast: Option<FastCount>,
 }
 
 /// The code for one site.
@@ -85,6 +88,20 @@ impl Context {
         Ok(code)
     }
 
+    /// What is done at the entry, at address `to`.
+    fn enter(&self, to: u64) -> Result<Vec<u8>, Unpatchable> {
+        let call = self.call(runtime::enter(), to, false)?;
+        let fast = self.fast;
+        let fast = fast.and_then(|fast| fast.code(self.table, self.function, call.len()));
+        let Some(mut code) = fast else {
+            return Ok(call);
+        };
+        // The same, where it is now.
+        let call = self.call(runtime::enter(), to + code.len() as u64, false)?;
+        code.extend(call);
+        Ok(code)
+    }
+
     /// The code that replaces a site, at address `to`.
     ///
     /// # Errors
@@ -95,7 +112,7 @@ impl Context {
             moved: Vec::new(),
         };
         if site.is_entry {
-            stub.code = self.call(runtime::enter(), to, false)?;
+            stub.code = self.enter(to)?;
         }
         let mut is_open = true;
         for step in &site.steps {
@@ -164,6 +181,7 @@ mod tests {
         runtime: TO - 0x1_0000,
         table: 0x7e00_0000_0000,
         function: 9,
+        fast: None,
     };
 
     fn site(code: &[u8], is_entry: bool) -> Site {
@@ -197,6 +215,22 @@ mod tests {
         }
         // pop rbx and the return of the function itself.
         assert_eq!(depth, 16);
+    }
+
+    #[test]
+    fn a_count_that_is_done_goes_on_behind_the_call() {
+        let fast = Context {
+            fast: FastCount::of(1024, 0x2d0),
+            ..CONTEXT
+        };
+        let whole = fast.stub(&site(&[0x90, 0xc3], true), TO).unwrap();
+        let all = decoded(&whole);
+        let jump = all.iter().find(|i| i.code() == Code::Jmp_rel32_64).unwrap();
+        // There is the first displaced instruction.
+        assert_eq!(jump.near_branch_target(), whole.moved[0].1);
+        let call = all.iter().find(|i| i.flow_control() == FlowControl::Call);
+        let target = call.unwrap().near_branch_target();
+        assert_eq!(target, CONTEXT.runtime + runtime::enter());
     }
 
     #[test]

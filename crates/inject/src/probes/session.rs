@@ -187,6 +187,7 @@ impl Probes {
             table: Table { at, columns },
             has_cpu_clock: descriptor.is_some(),
         };
+        self.code.counts_into(columns, self.pointer.tid_offset);
         self.counting = Some(counting);
         Ok((counting, Some(turn)))
     }

@@ -1,12 +1,16 @@
 //! Probes that count some calls only, and what they count besides calls and time.
 
-use convoy_inject::{Also, Bytes, Holding, Io, Measure, Owner, Probe, Probes};
+use convoy_inject::{Also, Bytes, Counts, Holding, Io, Measure, Owner, Probe, Probes};
 
 use super::target::{all_whole, calls, compile, of, Target};
 
 /// Puts probes in, lets the program work, and gives what they counted and the last line.
-fn counted(probes: impl Fn(&Target, i64) -> Vec<Probe>) -> (convoy_inject::Counts, String) {
-    let mut target = Target::start(&compile("gated.c", &[]), "");
+fn counted(probes: impl Fn(&Target, i64) -> Vec<Probe>) -> (Counts, String) {
+    counted_of("", probes)
+}
+
+fn counted_of(way: &str, probes: impl Fn(&Target, i64) -> Vec<Probe>) -> (Counts, String) {
+    let mut target = Target::start(&compile("gated.c", &[]), way);
     let offset: i64 = target.line().parse().unwrap();
     let mut session = Probes::begin(target.pid(), Owner::this()).unwrap();
     all_whole(&session.insert(&probes(&target, offset)).unwrap());
@@ -105,4 +109,18 @@ fn files_are_told_apart_by_descriptor() {
     assert!(files[0].wait_ns >= 18_000_000, "{files:?}");
     assert!(files[1].wait_ns < 18_000_000, "{files:?}");
     assert_eq!(counts.lost_files, 0);
+}
+
+#[test]
+fn calls_on_more_descriptors_than_there_is_room_for_are_told() {
+    let (counts, _) = counted_of("many", |target, _| {
+        vec![Probe {
+            also: Also::Io(Io::Write, 0),
+            ..target.probe(0, "writes", Measure::Time)
+        }]
+    });
+    assert_eq!(calls(&counts.cells, 0), 600);
+    let (told, lost) = (counts.files.len() as u64, counts.lost_files);
+    assert_eq!(told + lost, 600);
+    assert!((450..=512).contains(&told), "{told} are told apart");
 }

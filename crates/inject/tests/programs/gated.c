@@ -56,8 +56,28 @@ probed long writes(int fd, const char *from, long n)
 	return put;
 }
 
-int main(void)
+// More descriptors than a thread has room for.
+static int many(void)
 {
+	char line[64], byte;
+	int zero = open("/dev/zero", O_RDONLY);
+	printf("ready\n0\n");
+	fflush(stdout);
+	if (!fgets(line, sizeof(line), stdin))
+		return 1;
+	for (int i = 0; i < 600; i++)
+		if (writes(dup(zero), &byte, 1) > 0)
+			return 1;
+	printf("done\n");
+	fflush(stdout);
+	fgets(line, sizeof(line), stdin);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1 && !strcmp(argv[1], "many"))
+		return many();
 	char line[64], bytes[1000] = { 0 };
 	uint64_t self;
 	__asm__("mov %%fs:0, %0" : "=r"(self));
