@@ -122,7 +122,9 @@ def stops() -> list[str]:
             try:
                 for probes, rounds, median, p99 in STOPS:
                     command = [example, str(busy.pid), str(probes), str(rounds)]
-                    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+                    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+                    if done.returncode:
+                        raise RuntimeError(f"{probes} probes: {done.stderr.strip()}")
                     lines = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
                     cells = [cell([line[i] / 1e3 for line in lines]) for i in (0, 1)]
                     rows.append(f"| {probes:,} | {cells[0]} | {cells[1]} | {median} / {p99} ms |")

@@ -22,16 +22,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let program = std::fs::read_link(format!("/proc/{pid}/exe"))?;
     let functions = all_functions::functions(&program, pid);
     let all = all_functions::probes(functions, Measure::Calls);
-    let all = &all[..wanted.min(all.len())];
     let rows: Vec<u32> = (0..ROWS).collect();
     let mut probes = Probes::begin(pid, Owner::this())?;
+    let answers = probes.insert(&all)?.into_iter();
+    let mut all: Vec<_> = all
+        .into_iter()
+        .zip(answers)
+        .filter(|(_, answer)| *answer == Inserted::Whole)
+        .map(|(probe, _)| probe)
+        .collect();
+    probes.remove(&rows)?;
+    if all.len() < wanted {
+        return Err(format!("{} functions can be probed", all.len()).into());
+    }
+    all.truncate(wanted);
     for _ in 0..rounds.parse()? {
-        let inserted = probes.insert(all)?;
-        let is_whole = |answer: &&Inserted| **answer == Inserted::Whole;
-        let whole = inserted.iter().filter(is_whole).count();
-        if whole * 10 < wanted * 9 {
-            return Err(format!("{whole} of {wanted} probes are in").into());
-        }
+        probes.insert(&all)?;
         let into = probes.last_stop();
         std::thread::sleep(Duration::from_millis(20));
         probes.remove(&rows)?;

@@ -1,7 +1,8 @@
 //! Values of the table: one column a thread, also those of threads that have ended.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
+use std::ops::Range;
 
 use convoy_probes::table::{
     bytes_at, column_at, entries_at, first_column, keys_at, returned_at, value_at, ColumnHead,
@@ -143,18 +144,42 @@ impl Table {
         Ok(None)
     }
 
-    /// Sets these rows to 0 in all columns. All threads must be stopped.
-    pub fn clear_rows(&self, memory: &Memory, rows: &[u32]) -> io::Result<()> {
-        for (column, _) in self.used(memory) {
+    /// Sets these rows to 0 in all columns, those with times (`true`) and those without. All threads
+    /// must be stopped: neighbours are written at once.
+    pub fn clear_rows(&self, memory: &Memory, rows: &BTreeMap<u32, bool>) -> io::Result<()> {
+        let runs = runs(rows);
+        let longest = runs.iter().map(|(run, _)| run.len()).max().unwrap_or(0);
+        let zeros = vec![0; longest * size_of::<Returned>()];
+        // Columns that are free again, too: the next thread goes on with what is there.
+        let keys = (0..).zip(self.keys(memory));
+        for (column, _) in keys.filter(|(_, key)| *key != KEY_FREE) {
             let at = self.column_at(column);
-            for row in rows {
-                memory.put(at + value_at(*row), &Value::default())?;
-                memory.put(at + returned_at(*row), &Returned::NONE)?;
-                memory.put(at + bytes_at(*row), &0u64)?;
+            for (run, has_times) in &runs {
+                memory.write(
+                    at + value_at(run.start),
+                    &zeros[..run.len() * size_of::<Value>()],
+                )?;
+                memory.write(at + bytes_at(run.start), &zeros[..run.len() * 8])?;
+                if *has_times {
+                    let length = run.len() * size_of::<Returned>();
+                    memory.write(at + returned_at(run.start), &zeros[..length])?;
+                }
             }
         }
         Ok(())
     }
+}
+
+/// Rows that are next to each other and alike.
+fn runs(rows: &BTreeMap<u32, bool>) -> Vec<(Range<u32>, bool)> {
+    let mut runs: Vec<(Range<u32>, bool)> = Vec::new();
+    for (row, has_times) in rows {
+        match runs.last_mut() {
+            Some((run, times)) if run.end == *row && times == has_times => run.end += 1,
+            _ => runs.push((*row..*row + 1, *has_times)),
+        }
+    }
+    runs
 }
 
 /// What one thread did.
@@ -368,5 +393,17 @@ fn add(all: &mut HashMap<(u32, u32), Cell>, cell: Cell) {
         None => {
             all.insert((cell.tid, cell.row), cell);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_are_neighbours_and_alike_are_cleared_at_once() {
+        let rows = BTreeMap::from([(1, false), (2, false), (3, true), (5, true), (6, true)]);
+        assert_eq!(runs(&rows), [(1..3, false), (3..4, true), (5..7, true)]);
+        assert!(runs(&BTreeMap::new()).is_empty());
     }
 }

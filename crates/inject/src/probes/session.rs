@@ -1,6 +1,6 @@
 //! The probes of one convoy in one process, from the first stop to the last.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -52,6 +52,8 @@ pub struct Probes {
     code: Code,
     /// Rows in use.
     rows: HashMap<u32, RowState>,
+    /// Rows that were ever in use, and whether any of their probes was timed: they are not 0.
+    used: BTreeMap<u32, bool>,
     /// Insertions so far: entries that an earlier use of a row has left are told by it.
     generation: u16,
     columns: Columns,
@@ -101,6 +103,7 @@ impl Probes {
             counting: None,
             code: Code::new(pid),
             rows: HashMap::new(),
+            used: BTreeMap::new(),
             generation: 0,
             columns: Columns::of(pid),
             inside: Arc::new(Inside::new(pid)),
@@ -243,7 +246,11 @@ impl Probes {
             new.push(*row);
         }
         let changes = self.code.changes_in(good().map(|(_, known)| known));
-        let cleared = new.clone();
+        let again = new
+            .iter()
+            .filter_map(|row| Some((*row, *self.used.get(row)?)));
+        let cleared: BTreeMap<u32, bool> = again.collect();
+        let written = joined(written);
         // A row that was there before goes on as it is.
         let timed = good().filter(|(probe, known)| known.is_timed && new.contains(&probe.row));
         let mut timed: Vec<Timed> = timed
@@ -267,6 +274,7 @@ impl Probes {
         self.code.note_in(good().map(|(_, known)| known));
         self.columns.forget_rows(&new);
         for (row, state) in states {
+            *self.used.entry(row).or_default() |= state.is_timed;
             match self.rows.get_mut(&row) {
                 Some(before) => before.functions.extend(state.functions),
                 None => drop(self.rows.insert(row, state)),
@@ -305,7 +313,7 @@ impl Probes {
         let unused: Vec<u32> = unused.map(|(number, _)| *number).collect();
         if let Some(counting) = self.counting.filter(|_| !numbers.is_empty()) {
             let changes = self.code.changes_out(&unused);
-            let written = of_functions(counting.table, &left);
+            let written = joined(of_functions(counting.table, &left));
             self.last_stop = apply(
                 self.pid,
                 changes,
@@ -424,6 +432,19 @@ fn write_all(memory: &Memory, all: &Written) -> io::Result<()> {
         .try_for_each(|(at, bytes)| memory.write(*at, bytes))
 }
 
+/// Neighbours at once: each write is a system call while the process stands still.
+fn joined(mut all: Written) -> Written {
+    all.sort_by_key(|(at, _)| *at);
+    let mut joined: Written = Vec::new();
+    for (at, bytes) in all {
+        match joined.last_mut() {
+            Some((from, before)) if *from + before.len() as u64 == at => before.extend(bytes),
+            _ => joined.push((at, bytes)),
+        }
+    }
+    joined
+}
+
 /// Where it is written which rows functions count into.
 fn of_functions(table: Table, all: &HashMap<u32, FunctionRows>) -> Written {
     let entry = |(number, rows): (&u32, &FunctionRows)| {
@@ -462,4 +483,21 @@ fn write_head(
         reserved: [0; 8],
     };
     memory.put(at, &head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_next_to_each_other_is_written_at_once() {
+        let all = vec![
+            (16, vec![3, 4]),
+            (8, vec![9]),
+            (14, vec![1, 2]),
+            (20, vec![5]),
+        ];
+        let expected = [(8, vec![9]), (14, vec![1, 2, 3, 4]), (20, vec![5])];
+        assert_eq!(joined(all), expected);
+    }
 }
