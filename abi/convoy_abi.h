@@ -32,7 +32,7 @@
 
 #define CV_SESSION_MAGIC 0x31534553594f5643ull /* "CVOYSES1" */
 #define CV_ARENA_MAGIC 0x31415241594f5643ull   /* "CVOYARA1" */
-#define CV_ABI_VERSION 1u
+#define CV_ABI_VERSION 2u
 
 typedef uint32_t cv_ref; /* byte offset / 64 */
 
@@ -88,6 +88,20 @@ enum cv_process_state {
 
 #define CV_ARENA_HEADER_BYTES 4096u
 
+/* Locks that convoy watches at a time: places of a table with open addressing. */
+#define CV_WATCHED 256u
+/* Sets of locks that it tells apart: `convoy live`, focus `holding`. */
+#define CV_WATCH_SETS 8u
+
+/* What a thread holds of the watched locks, in its own thread-local storage: probes of convoy's
+ * read it in the same thread. */
+struct cv_holding {
+	uint32_t epoch;    /* cv_arena.watch_epoch: counts of another one are out of date */
+	uint32_t reserved;
+	uint8_t count[CV_WATCH_SETS]; /* acquisitions that are not released yet, by set */
+};
+_Static_assert(sizeof(struct cv_holding) == 16, "abi v1");
+
 struct cv_arena {
 	uint64_t magic;         /* written last by the agent: an arena without it is not ready */
 	uint32_t version;
@@ -109,10 +123,15 @@ struct cv_arena {
 	uint64_t drops[CV_DROP_MAX];
 	char exe[512];          /* readlink of /proc/self/exe */
 	char cmdline[1024];     /* NUL-separated, cut */
-	char reserved[4096 - 96 - CV_DROP_MAX * 8 - 512 - 1024];
+	int64_t holding_offset; /* of a thread's struct cv_holding, from its thread pointer; 0: not kept */
+	uint32_t watch_epoch;   /* atomic, written by convoy; 0 = no lock is watched */
+	uint32_t reserved0;
+	uint64_t watched[CV_WATCHED]; /* atomic, written by convoy: address << 8 | a bit for each set; 0 = free */
+	char reserved[4096 - 96 - CV_DROP_MAX * 8 - 512 - 1024 - 16 - CV_WATCHED * 8];
 };
 _Static_assert(sizeof(struct cv_arena) == CV_ARENA_HEADER_BYTES, "abi v1");
 _Static_assert(offsetof(struct cv_arena, drops) == 96, "abi v1");
+_Static_assert(offsetof(struct cv_arena, holding_offset) == 1824, "abi v2");
 
 /* ---- blocks ----------------------------------------------------------------------------- */
 

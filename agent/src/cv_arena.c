@@ -10,6 +10,7 @@
 
 #include "cv_arena.h"
 #include "cv_sandbox.h"
+#include "cv_watch.h"
 
 #include "cv_banned.h"
 
@@ -283,6 +284,7 @@ bool cv_arena_open(bool again)
 	a->ppid = (uint32_t)cv_syscall(SYS_getppid, 0, 0, 0, 0, 0, 0);
 	a->start_ns = cv_now();
 	a->state = CV_PROCESS_STARTING;
+	a->holding_offset = cv_watch_offset();
 	cv_arena = a;
 	return true;
 fail:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Hooks call these for three other builds of the agent; in the normal build they are empty.
+ * Hooks call these for three other builds of the agent. In the normal build they tell watched locks (cv_watch.h).
  *
  * Event build (-DCV_EVENTS, loaded for `--trace`): each operation leaves events in time order, see events/cv_event.h.
  *
@@ -266,13 +266,14 @@ static inline void cv_trace_resume(uint64_t *slot, enum cv_op op, uint64_t objec
 #define CV_CAUSAL(call) ((void)0)
 #define CV_HOOK(op, object, call) (call)
 #define CV_HOOK_VOID(op, object, call) (call)
-#define CV_WAIT(op, object, mutex, call) (call)
 #define CV_SYSCALL(nr, a, b, call) (call)
 #define CV_LEAVES(end) ((void)0)
 #define CV_WAIT_ENDED(object, wait_ns) ((void)0)
 #define CV_TRACE(call) ((void)0)
 
 #ifdef CV_EVENTS
+
+#define CV_WAIT(op, object, mutex, call) (call)
 
 #include "events/cv_event.h"
 
@@ -318,10 +319,42 @@ static inline void cv_trace_resume(uint64_t *slot, enum cv_op op, uint64_t objec
 
 #else
 
-#define CV_ACQUIRE(op, object, got, call) (call)
-#define CV_ACQUIRE_VOID(op, object, call) (call)
-#define CV_RELEASE(kind, object, outermost, call) (call)
-#define CV_RELEASE_VOID(kind, object, call) (call)
+#include "cv_watch.h"
+
+/* A lock that is watched counts as held from behind its acquisition until behind its release. */
+#define CV_ACQUIRE(op, object, got, call)                                      \
+	({                                                                     \
+		__typeof__(call) r_ = (call);                                  \
+		if (cv_unlikely(cv_watching()) && (got) != CV_GOT_NOT)         \
+			cv_watch_changed((uint64_t)(uintptr_t)(object), true); \
+		r_;                                                            \
+	})
+#define CV_ACQUIRE_VOID(op, object, call)                            \
+	do {                                                         \
+		(call);                                              \
+		cv_watch_acquired((uint64_t)(uintptr_t)(object));    \
+	} while (0)
+#define CV_RELEASE(kind, object, outermost, call)                               \
+	({                                                                      \
+		__typeof__(call) r_ = (call);                                   \
+		if (cv_unlikely(cv_watching()) && r_ == 0)                      \
+			cv_watch_changed((uint64_t)(uintptr_t)(object), false); \
+		r_;                                                             \
+	})
+#define CV_RELEASE_VOID(kind, object, call)                          \
+	do {                                                         \
+		(call);                                              \
+		cv_watch_released((uint64_t)(uintptr_t)(object));    \
+	} while (0)
+/* The mutex is given up for as long as the wait lasts. */
+#define CV_WAIT(op, object, mutex, call)                             \
+	({                                                           \
+		__typeof__(call) r_;                                 \
+		cv_watch_released((uint64_t)(uintptr_t)(mutex));     \
+		r_ = (call);                                         \
+		cv_watch_acquired((uint64_t)(uintptr_t)(mutex));     \
+		r_;                                                  \
+	})
 #define CV_EVENT(call) ((void)0)
 
 #endif

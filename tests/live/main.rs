@@ -9,6 +9,7 @@ mod expect;
 mod finding;
 mod fixture;
 mod gain;
+mod gates;
 mod launch;
 mod laws;
 mod metrics;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
     trials.extend(causal::trials());
     trials.extend(coverage::trials());
     trials.extend(diagnose::trials());
+    trials.extend(gates::trials());
     trials.extend(metrics::trials());
     trials.extend(phases::trials());
     trials.extend(perf_sched::trials());

@@ -106,7 +106,7 @@ fn measure(scratch: &Scratch, metrics: &[&str]) -> Result<Vec<f64>> {
     measure_of(program(scratch, None)?, scratch, metrics)
 }
 
-fn measure_of(program: Running<'_>, scratch: &Scratch, metrics: &[&str]) -> Result<Vec<f64>> {
+pub fn measure_of(program: Running<'_>, scratch: &Scratch, metrics: &[&str]) -> Result<Vec<f64>> {
     let rest = [
         "--for",
         "4s",

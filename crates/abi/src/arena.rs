@@ -5,7 +5,7 @@
 
 use core::mem::offset_of;
 
-use crate::{Ref, CV_DROP_MAX, CV_HIST};
+use crate::{Ref, CV_DROP_MAX, CV_HIST, CV_WATCHED};
 
 mirror! {
     /// `session`: written by convoy before the program starts.
@@ -46,7 +46,11 @@ mirror! {
         drops: [u64; CV_DROP_MAX],
         exe: [u8; 512],
         cmdline: [u8; 1024],
-        reserved: [u8; 4096 - 96 - CV_DROP_MAX * 8 - 512 - 1024],
+        holding_offset: i64,
+        watch_epoch: u32,
+        reserved0: u32,
+        watched: [u64; CV_WATCHED],
+        reserved: [u8; 4096 - 96 - CV_DROP_MAX * 8 - 512 - 1024 - 16 - CV_WATCHED * 8],
     }
 
     /// Header of a block.

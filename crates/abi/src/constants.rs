@@ -18,7 +18,7 @@ constants! {
         CV_ARENA_MAGIC = u64::from_le_bytes(*b"CVOYARA1"),
     }
     u32 {
-        CV_ABI_VERSION = 1,
+        CV_ABI_VERSION = 2,
     }
     u32 {
         CV_CLOCK_MONOTONIC = 0,
@@ -48,6 +48,8 @@ constants! {
     }
     usize {
         CV_ARENA_HEADER_BYTES = 4096,
+        CV_WATCHED = 256,
+        CV_WATCH_SETS = 8,
     }
     u32 {
         CV_BLOCK_NONE = 0,

@@ -54,7 +54,10 @@ mod turn;
 
 #[cfg(target_arch = "x86_64")]
 pub use attach::{attach, detach};
-pub use convoy_probes::{Cell, Counts, Inserted, Measure, Probe, Refusal, BUCKETS, ROWS};
+pub use convoy_probes::{
+    Also, Bytes, Cell, Counts, FileCell, Holding, Inserted, Io, Measure, Probe, Refusal, BUCKETS,
+    ROWS,
+};
 #[cfg(not(target_arch = "x86_64"))]
 pub use elsewhere::{attach, detach, is_stuck, Owner};
 pub use namespace::Numbers;

@@ -6,6 +6,7 @@ mod probes {
 
     pub mod all_functions;
     mod everything;
+    mod gates;
     mod insertion;
     mod leftovers;
     mod limits;

@@ -11,10 +11,16 @@ pub enum Key {
     Function,
     /// The file that the function is in.
     Module,
+    /// Where a function is called: another function, or `file:line`.
+    Caller,
     /// Another function: counted only while the thread is inside of it.
     In,
+    /// A lock, as of [`Key::Lock`]: counted only while the thread holds it.
+    Holding,
     /// A lock or another object, by its name, creation site or address.
     Lock,
+    /// Files and sockets by name.
+    File,
     /// Threads by their group.
     Group,
     /// Threads by name or number.
@@ -25,11 +31,14 @@ pub enum Key {
 
 impl Key {
     /// All of them, in the order in which they are written.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Function,
         Self::Module,
+        Self::Caller,
         Self::In,
+        Self::Holding,
         Self::Lock,
+        Self::File,
         Self::Group,
         Self::Thread,
         Self::Process,
@@ -40,8 +49,11 @@ impl Key {
         match self {
             Self::Function => "function",
             Self::Module => "module",
+            Self::Caller => "caller",
             Self::In => "in",
+            Self::Holding => "holding",
             Self::Lock => "lock",
+            Self::File => "file",
             Self::Group => "group",
             Self::Thread => "thread",
             Self::Process => "process",

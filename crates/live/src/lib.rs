@@ -7,14 +7,19 @@
 
 #![forbid(unsafe_code)]
 
+mod curve;
 mod error;
 mod focus;
 mod glob;
 mod governor;
 mod histogram;
+mod io;
+mod library_calls;
 mod line;
 mod lock;
+mod measuring;
 mod metric;
+mod place;
 mod probe;
 mod request;
 mod resources;
@@ -28,19 +33,22 @@ mod suggest;
 mod thread;
 mod value;
 
-pub use convoy_probes::{Cell, Counts, Inserted, Measure, Probe, Refusal};
+pub use convoy_probes::{Cell, Counts, FileCell, Holding, Inserted, Measure, Probe, Refusal};
+pub use curve::{Curve, CurveId, Notice, Point, Probed};
 pub use error::Invalid;
 pub use focus::{Focus, Key, ThreadName};
 pub use glob::{is_pattern, matches};
 pub use governor::{Governor, Prices};
 pub use histogram::Histogram;
+pub use library_calls::is_c_library;
 pub use line::json;
 pub use lock::{Lock, LockChanges, LockReading, LockSums, Role};
 pub use metric::{Description, Kind, Metric, Subject, Unit, METRICS};
+pub use place::Place;
 pub use probe::Probes;
 pub use request::Request;
 pub use resources::{hierarchy, Code, Figure, Resource};
 pub use row::{Function, RowId};
-pub use session::{Curve, CurveId, Notice, Point, Probed, Session, TRIAL_MS};
+pub use session::{Session, TRIAL_MS};
 pub use suggest::near;
 pub use thread::{group_of, Changes, Roster, Snapshot, Thread};

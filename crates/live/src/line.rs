@@ -2,8 +2,8 @@
 
 use serde_json::{json, Value};
 
+use crate::curve::Point;
 use crate::request::Request;
-use crate::session::Point;
 
 /// A point of a curve as one line of JSON, without its end. Fields are only ever added.
 ///

@@ -31,6 +31,8 @@ pub struct Lock {
     pub kind: String,
     /// Why threads wait for it.
     pub role: Role,
+    /// The agent sees which thread holds it.
+    pub has_holder: bool,
     /// Its name.
     pub name: String,
     /// Where it was initialised and where it is acquired, as `file:line`.
@@ -142,6 +144,7 @@ mod tests {
             address: 0x40,
             kind: "mutex".into(),
             role: Role::Lock,
+            has_holder: true,
             name: "mutex from cache_new() cache.c:88".into(),
             sites: vec!["cache.c:120".into()],
         };

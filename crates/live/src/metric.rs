@@ -48,12 +48,18 @@ pub enum Metric {
     Switches,
     /// Time that threads are neither running nor runnable.
     Blocked,
+    /// Share of the time with active threads.
+    CMetric,
     /// Bytes that system calls read.
     ReadBytes,
     /// Bytes that system calls write.
     WriteBytes,
+    /// Time that threads are off the CPU in calls that read, write or sync.
+    IoWait,
     /// Calls of the allocator.
     Allocations,
+    /// Bytes that these ask for.
+    AllocatedBytes,
     /// Exceptions thrown.
     Exceptions,
 }
@@ -113,8 +119,10 @@ impl Kind {
 pub enum Subject {
     /// A function: probes at its entry and exits.
     Function,
-    /// Some functions of libraries together, which [`Metric::functions`] names.
+    /// Some functions of libraries together, which [`Request::functions`](crate::Request) names.
     Program,
+    /// Files and sockets: probes of the functions of the C library that read and write.
+    File,
     /// A lock or another object that is waited for: the agent's tables.
     Lock,
     /// Threads: the kernel's figures.
@@ -125,8 +133,17 @@ impl Subject {
     /// Keys of a focus that narrow it down.
     pub fn keys(self) -> &'static [Key] {
         match self {
-            Self::Function => &[Key::Function, Key::Module, Key::In, Key::Group, Key::Thread],
-            Self::Program => &[Key::In, Key::Group, Key::Thread],
+            Self::Function => &[
+                Key::Function,
+                Key::Module,
+                Key::Caller,
+                Key::In,
+                Key::Holding,
+                Key::Group,
+                Key::Thread,
+            ],
+            Self::Program => &[Key::Caller, Key::In, Key::Holding, Key::Group, Key::Thread],
+            Self::File => &[Key::File, Key::In, Key::Holding, Key::Group, Key::Thread],
             Self::Lock => &[Key::Lock, Key::Group, Key::Thread, Key::Process],
             Self::Thread => &[Key::Group, Key::Thread, Key::Process],
         }
@@ -134,7 +151,7 @@ impl Subject {
 
     /// Whether probes measure it.
     pub fn is_probed(self) -> bool {
-        matches!(self, Self::Function | Self::Program)
+        matches!(self, Self::Function | Self::Program | Self::File)
     }
 
     /// For people, in the singular.
@@ -142,6 +159,7 @@ impl Subject {
         match self {
             Self::Function => "function",
             Self::Program => "program",
+            Self::File => "file",
             Self::Lock => "lock",
             Self::Thread => "thread",
         }
@@ -159,13 +177,13 @@ pub struct Description {
     pub unit: Unit,
     /// How they come about.
     pub kind: Kind,
-    /// What it can be measured of. Without a function or a lock in the focus, the last one.
+    /// What it can be measured of. Without a function, lock or file in the focus, the last one.
     pub of: &'static [Subject],
     /// Its meaning, in a sentence.
     pub meaning: &'static str,
 }
 
-use Subject::{Function, Lock, Program, Thread};
+use Subject::{File, Function, Lock, Program, Thread};
 
 const fn row(
     metric: Metric,
@@ -348,11 +366,19 @@ pub const METRICS: &[Description] = &[
         "neither on a CPU nor runnable: the rest of the time",
     ),
     row(
+        Metric::CMetric,
+        "cmetric",
+        Unit::SecondsPerSecond,
+        Kind::Sampled,
+        &[Thread],
+        "share of the time with active threads: 1/n of it while n are active",
+    ),
+    row(
         Metric::ReadBytes,
         "read_bytes",
         Unit::BytesPerSecond,
         Kind::Exact,
-        &[Thread],
+        &[File, Thread],
         "read by system calls from files, pipes and devices; sockets only by `read`",
     ),
     row(
@@ -360,8 +386,16 @@ pub const METRICS: &[Description] = &[
         "write_bytes",
         Unit::BytesPerSecond,
         Kind::Exact,
-        &[Thread],
+        &[File, Thread],
         "written by system calls to files, pipes and devices; sockets only by `write`",
+    ),
+    row(
+        Metric::IoWait,
+        "io_wait",
+        Unit::SecondsPerSecond,
+        Kind::Exact,
+        &[File],
+        "time off the CPU in calls of the C library that read, write or sync",
     ),
     row(
         Metric::Allocations,
@@ -370,6 +404,14 @@ pub const METRICS: &[Description] = &[
         Kind::Exact,
         &[Program],
         "calls of `malloc`, `calloc`, `realloc` and the aligned ones",
+    ),
+    row(
+        Metric::AllocatedBytes,
+        "allocated_bytes",
+        Unit::BytesPerSecond,
+        Kind::Exact,
+        &[Program],
+        "bytes that these calls ask for; what `realloc` keeps counts again",
     ),
     row(
         Metric::Exceptions,
@@ -394,26 +436,9 @@ impl Metric {
         Some(row.metric)
     }
 
-    /// Whether counting calls is not enough for it.
+    /// Whether counting calls of a function is not enough for it.
     pub fn needs_timer(self) -> bool {
         self.describe().of.contains(&Function) && self != Self::Calls
-    }
-
-    /// The functions whose calls it counts; none if the focus names them.
-    pub fn functions(self) -> &'static [&'static str] {
-        match self {
-            Self::Allocations => &[
-                "malloc",
-                "calloc",
-                "realloc",
-                "aligned_alloc",
-                "posix_memalign",
-                "memalign",
-            ],
-            // All languages with the Itanium C++ ABI throw by it.
-            Self::Exceptions => &["_Unwind_RaiseException"],
-            _ => &[],
-        }
     }
 
     /// The objects that it is of; `None` = any that threads wait for.

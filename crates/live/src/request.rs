@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use crate::error::Invalid;
 use crate::focus::{Focus, Key};
+use crate::library_calls::{self, Extra};
 use crate::lock::Lock;
 use crate::metric::{Metric, Subject, METRICS};
 use crate::suggest;
@@ -43,6 +44,7 @@ impl Request {
         let named = [
             (Key::Function, Subject::Function),
             (Key::Lock, Subject::Lock),
+            (Key::File, Subject::File),
         ];
         let named = named
             .iter()
@@ -50,6 +52,26 @@ impl Request {
         match named {
             Some((_, subject)) => *subject,
             None => of.last().copied().unwrap_or(Subject::Thread),
+        }
+    }
+
+    /// The functions of libraries that it is measured by; none if its focus names them.
+    pub fn functions(&self) -> Vec<&'static str> {
+        library_calls::names(self.metric, self.subject())
+    }
+
+    /// What it counts of one of these besides calls and time.
+    pub(crate) fn extra(&self, name: &str, module: &str) -> Extra {
+        library_calls::extra(self.metric, self.subject(), name, module)
+    }
+
+    /// Whether counting calls is not enough for it.
+    pub fn needs_timer(&self) -> bool {
+        match self.subject() {
+            Subject::Function => self.metric.needs_timer(),
+            // What a call has read is known when it returns.
+            Subject::File => true,
+            _ => false,
         }
     }
 
@@ -80,6 +102,12 @@ impl Request {
                 format!("write {name}{{function=\"*\", in=\"NAME\"}}"),
             ));
         }
+        if self.opens() && self.focus.get(Key::Caller).is_some() {
+            return Err(Invalid::new(
+                format!("caller does not narrow down the callees of {self}"),
+                "leave caller out: they are called by the function of in",
+            ));
+        }
         if let Some(key) = self.focus.keys().find(|k| self.focus.get(*k) == Some("")) {
             return Err(Invalid::new(
                 format!("{} has no value in {self}", key.name()),
@@ -92,26 +120,46 @@ impl Request {
 
 /// A key that does not narrow down what the metric is measured of.
 fn misplaced(name: &str, of: &[Subject], subject: Subject, key: Key) -> Invalid {
+    if matches!(key, Key::Caller | Key::In | Key::Holding) {
+        // They narrow probes down, and nothing else.
+        return Invalid::new(
+            format!(
+                "{name} is not measured by probes: {} has no effect on it",
+                key.name()
+            ),
+            format!("{name} takes {}", names_of(subject.keys())),
+        );
+    }
     let found = format!("{name} makes no sense for a {}", key.name());
     let fits = METRICS.iter().filter(|row| {
         let of = row.of.iter();
         row.name != name && of.clone().any(|s| s.keys().contains(&key))
     });
     let fits: Vec<&str> = fits.map(|row| row.name).collect();
-    let keys: Vec<&str> = match of.contains(&Subject::Function) && key == Key::Lock {
-        // Both a function and a lock were named.
-        true => Subject::Function.keys().iter().map(|k| k.name()).collect(),
-        false => subject.keys().iter().map(|k| k.name()).collect(),
+    // Both a function and a lock were named.
+    let has_both = of.contains(&Subject::Function) && key == Key::Lock;
+    let keys = match has_both {
+        true => Subject::Function.keys(),
+        false => subject.keys(),
+    };
+    let held = match has_both {
+        true => "; holding=\"LOCK\" counts while a thread holds it",
+        false => "",
     };
     Invalid::new(
         found,
         format!(
-            "{name} takes {}; metrics of a {}: {}",
-            keys.join(", "),
+            "{name} takes {}{held}; metrics of a {}: {}",
+            names_of(keys),
             key.name(),
             fits.join(", ")
         ),
     )
+}
+
+fn names_of(keys: &[Key]) -> String {
+    let names: Vec<&str> = keys.iter().map(|key| key.name()).collect();
+    names.join(", ")
 }
 
 impl fmt::Display for Request {
@@ -315,6 +363,8 @@ mod tests {
             "cpu",
             r#"wait{lock="cache.c:88", group="worker"}"#,
             r#"calls{function="a", module="libz.so.1", in="b"}"#,
+            r#"cpu{function="f", caller="cache.c:88", holding="cache_lock", group="pool-#"}"#,
+            r#"io_wait{file="*.log", thread="7"}"#,
         ] {
             assert_eq!(parse(text).to_string(), text);
         }
@@ -350,6 +400,14 @@ mod tests {
             text.contains("run_queue takes group, thread, process"),
             "{text}"
         );
+        let text = fails(r#"cpu{function="f", lock="m"}"#);
+        assert!(text.contains("holding=\"LOCK\" counts while"), "{text}");
+        let text = fails(r#"wait{holding="m"}"#);
+        assert!(text.contains("holding has no effect"), "{text}");
+        let text = fails(r#"cpu{file="x"}"#);
+        assert!(text.contains("read_bytes, write_bytes, io_wait"), "{text}");
+        let text = fails(r#"cpu{function="*", in="f", caller="g"}"#);
+        assert!(text.contains("leave caller out"), "{text}");
         assert!(fails("calls").contains("write calls{function=\"NAME\"}"));
         assert!(fails(r#"calls{function=""}"#).contains("no value"));
     }
@@ -381,5 +439,10 @@ mod tests {
         assert_eq!(parse("cpu").subject(), Subject::Thread);
         assert_eq!(parse(r#"cpu{function="f"}"#).subject(), Subject::Function);
         assert_eq!(parse("wait").subject(), Subject::Lock);
+        assert_eq!(parse("read_bytes").subject(), Subject::Thread);
+        assert_eq!(parse(r#"read_bytes{file="f"}"#).subject(), Subject::File);
+        assert!(parse(r#"read_bytes{file="f"}"#).needs_timer());
+        assert!(parse(r#"cpu{function="f"}"#).needs_timer());
+        assert!(!parse("allocated_bytes").needs_timer());
     }
 }

@@ -74,6 +74,7 @@ pub fn hierarchy(
 fn leaf(name: &str) -> Resource {
     Resource {
         name: name.to_owned(),
+        focus: Some(Focus::new().with(Key::File, name)),
         ..Resource::default()
     }
 }
@@ -235,6 +236,7 @@ mod tests {
             function.focus.as_ref().unwrap().to_string(),
             r#"{function="f"}"#
         );
-        assert_eq!(tree[3].children[0].focus, None);
+        let file = tree[3].children[0].focus.as_ref().unwrap();
+        assert_eq!(file.to_string(), r#"{file="/etc/passwd"}"#);
     }
 }

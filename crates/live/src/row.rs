@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use crate::histogram::Histogram;
-use convoy_probes::{Cell, Measure, Probe};
+use convoy_probes::{Also, Cell, Holding, Measure, Probe};
 
 /// A function, where it is in the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +15,24 @@ pub struct Function {
     pub module: String,
     /// Its addresses.
     pub addresses: Range<u64>,
+}
+
+/// Which calls of a function count.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Gate {
+    /// Those while the thread is inside the function of this row.
+    pub within: Option<RowId>,
+    /// Those that return to one of these addresses.
+    pub caller: Option<Range<u64>>,
+    /// Those while the thread holds such a lock.
+    pub holding: Option<Holding>,
+}
+
+impl Gate {
+    /// Whether some calls do not count.
+    pub fn is_there(&self) -> bool {
+        *self != Self::default()
+    }
 }
 
 /// Names a row while its number in the table changes.
@@ -41,8 +59,10 @@ pub enum State {
 #[derive(Debug, Clone)]
 pub struct Row {
     pub(crate) function: Function,
-    /// Counts only while the thread is inside the function of this row.
-    pub(crate) within: Option<RowId>,
+    /// Which of its calls count.
+    pub(crate) gate: Gate,
+    /// What else they count.
+    pub(crate) also: Also,
     /// Number in the table.
     pub(crate) number: u32,
     pub(crate) state: State,
@@ -51,13 +71,14 @@ pub struct Row {
     pub(crate) timer_users: usize,
     /// Moment of the insertion of the present probe, milliseconds.
     pub(crate) inserted_ms: u64,
-    /// The present probe takes `within` into account. Before that function is timed it does not.
+    /// The present probe has the gate. Before the rate of all calls is known, which is what the
+    /// probe costs, and the function that it is inside of is timed, it has not.
     pub(crate) is_confined: bool,
     /// The kernel counts its calls: what one of them costs, nanoseconds.
     pub(crate) uprobe_ns: Option<f64>,
     /// Why it cannot time, or may not.
     pub(crate) no_timer: Option<NoTimer>,
-    /// Calls per second, whether inside `within` or not.
+    /// Calls per second, whether they count or not.
     pub(crate) gross_rate: Option<f64>,
     /// By thread, at the latest reading and at the last sample.
     pub(crate) latest: HashMap<u32, Cell>,
@@ -84,10 +105,11 @@ impl NoTimer {
 }
 
 impl Row {
-    pub(crate) fn new(function: Function, within: Option<RowId>) -> Self {
+    pub(crate) fn new(function: Function, gate: Gate, also: Also) -> Self {
         Self {
             function,
-            within,
+            gate,
+            also,
             number: 0,
             state: State::New,
             users: 0,
@@ -114,21 +136,32 @@ impl Row {
         }
     }
 
+    /// Whether the next probe may have the gate. `within`: the number of the row that it is inside
+    /// of, if that is timed.
+    pub(crate) fn can_confine(&self, within: Option<u32>) -> bool {
+        let is_timed = self.gate.within.is_none() || within.is_some();
+        let is_known = self.gate.within.is_some() || self.gross_rate.is_some();
+        self.gate.is_there() && is_timed && is_known
+    }
+
     /// The probe for it, with a new number.
     pub(crate) fn probe(&mut self, number: u32, measure: Measure, within: Option<u32>) -> Probe {
         self.number = number;
-        if within.is_some() != self.is_confined {
-            // What was counted outside of that function, too, is another sum.
+        let is_confined = self.can_confine(within);
+        if is_confined != self.is_confined {
+            // What was counted of other calls, too, is another sum.
             self.carried.clear();
             self.latest.clear();
         }
-        self.is_confined = within.is_some();
-        Probe {
-            row: number,
-            function: self.function.addresses.clone(),
-            measure,
-            within,
+        self.is_confined = is_confined;
+        let mut probe = Probe::new(number, self.function.addresses.clone(), measure);
+        probe.also = self.also;
+        if is_confined {
+            probe.within = within;
+            probe.caller = self.gate.caller.clone();
+            probe.holding = self.gate.holding;
         }
+        probe
     }
 
     /// A probe is in: its cells begin at zero.
@@ -221,6 +254,7 @@ pub(crate) struct Change {
     pub inside: u32,
     pub skipped: u64,
     pub returned_ns: u64,
+    pub bytes: u64,
     pub histogram: Histogram,
 }
 
@@ -243,6 +277,7 @@ impl Change {
             inside: now.inside,
             skipped: now.skipped.saturating_sub(before.skipped),
             returned_ns: now.returned_ns.saturating_sub(before.returned_ns),
+            bytes: now.bytes.saturating_sub(before.bytes),
             histogram,
         }
     }

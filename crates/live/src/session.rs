@@ -5,17 +5,19 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
+use crate::curve::{Curve, CurveId, Notice, Point, Probed};
 use crate::focus::Key;
 use crate::governor::{share_at, Governor, Prices};
-use crate::histogram::Histogram;
+use crate::io::Descriptors;
+use crate::library_calls::Extra;
 use crate::lock::{LockChanges, LockReading};
-use crate::metric::Subject;
+use crate::place::Place;
 use crate::probe::Probes;
 use crate::request::Request;
-use crate::row::{Function, NoTimer, Row, RowId, State};
+use crate::row::{Function, Gate, Row, RowId, State};
 use crate::thread::{Changes, Roster, Snapshot};
-use crate::value::{self, Measured, NO_THREAD};
-use convoy_probes::{Cell, Counts, Refusal};
+use convoy_probes::table::IO_GROUPS;
+use convoy_probes::{Also, Counts, Refusal};
 
 /// From the insertion of a counter to the decision about its timer, milliseconds.
 pub const TRIAL_MS: u64 = 100;
@@ -24,62 +26,7 @@ pub const TRIAL_MS: u64 = 100;
 const MOST_POINTS: usize = 3_600;
 
 /// A probe that has been in for less says nothing yet, seconds.
-const SHORTEST: f64 = 0.02;
-
-/// Names a curve.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CurveId(usize);
-
-/// A value at one moment.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Point {
-    /// Milliseconds since the start of the session.
-    pub t_ms: u64,
-    /// In the unit of the metric; `None` = not known.
-    pub value: Option<f64>,
-    /// Why it is not known, or incomplete.
-    pub gap: Option<String>,
-    /// What the probes of this curve cost, as a share of the program's CPU time.
-    pub cost_share: f64,
-    /// By thread.
-    pub by_thread: Vec<(u32, f64)>,
-    /// Wall times of the calls that returned.
-    pub histogram: Option<Histogram>,
-}
-
-/// A metric of a part of the program over time.
-#[derive(Debug, Clone)]
-pub struct Curve {
-    /// What is measured.
-    pub request: Request,
-    /// The latest last.
-    pub points: VecDeque<Point>,
-    rows: Vec<RowId>,
-}
-
-/// What one thread did in a probed function since the probe was put in.
-#[derive(Debug, Clone)]
-pub struct Probed<'a> {
-    /// Tells functions and confinements apart, while probes are replaced.
-    pub row: RowId,
-    /// The function.
-    pub function: &'a Function,
-    /// Whether time is measured, and not only calls.
-    pub is_timed: bool,
-    /// Sums of one thread at the last reading, those of replaced probes included.
-    pub cell: Cell,
-}
-
-/// Something that the user should know about a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
-    /// What was found.
-    pub found: String,
-    /// Its effect.
-    pub effect: String,
-    /// Nothing can be measured because of it.
-    pub is_fatal: bool,
-}
+pub(crate) const SHORTEST: f64 = 0.02;
 
 /// What is measured, and how far it has come.
 #[derive(Debug)]
@@ -103,21 +50,24 @@ pub struct Session {
     /// CPU time that the program uses, in CPUs.
     pub(crate) cpu: f64,
     pub(crate) cost_share: f64,
-    lost_calls: Lost,
+    pub(crate) lost_calls: Lost,
+    pub(crate) descriptors: Descriptors,
+    /// Gates whose calls count into files, by their group.
+    io_gates: Vec<Gate>,
     /// Rows and threads of the latest reading.
     reported: HashSet<(u32, u32)>,
     pub(crate) notices: Vec<Notice>,
 }
 
-/// Calls for which the table had no room, at the latest reading and at the last sample.
+/// Calls for which there was no room, at the latest reading and at the last sample.
 #[derive(Debug, Default)]
-struct Lost {
-    latest: u64,
-    sampled: u64,
+pub(crate) struct Lost {
+    pub latest: u64,
+    pub sampled: u64,
 }
 
 impl Lost {
-    fn change(&self) -> u64 {
+    pub fn change(&self) -> u64 {
         self.latest.saturating_sub(self.sampled)
     }
 }
@@ -142,6 +92,8 @@ impl Session {
             cpu: 0.0,
             cost_share: 0.0,
             lost_calls: Lost::default(),
+            descriptors: Descriptors::default(),
+            io_gates: Vec::new(),
             reported: HashSet::new(),
             notices: Vec::new(),
         }
@@ -153,7 +105,7 @@ impl Session {
     }
 
     /// Adds a curve. Of a function it has its ranges of addresses (a compiler may have made several
-    /// copies), and the one that it is confined to by `in`.
+    /// copies), each for every range of addresses that it is called from.
     ///
     /// # Errors
     /// The probes could not be put in: nothing was added.
@@ -161,14 +113,38 @@ impl Session {
         &mut self,
         probes: &mut dyn Probes,
         request: Request,
-        functions: &[Function],
-        within: Option<&Function>,
+        place: &Place,
     ) -> Result<CurveId, Refusal> {
-        let needs_timer = request.metric.needs_timer();
-        let within = within.map(|function| self.use_row(function, None, true));
+        let needs_timer = request.needs_timer();
+        let outer = place.within.as_ref();
+        let within = outer.map(|f| self.use_row(f, Gate::default(), Also::Nothing, true));
+        let callers = place.callers.iter().cloned().map(Some);
+        let callers = match place.callers.is_empty() {
+            true => vec![None],
+            false => callers.collect(),
+        };
+        let gate = |caller| Gate {
+            within,
+            caller,
+            holding: place.holding,
+        };
         let mut rows: Vec<RowId> = Vec::new();
-        for function in functions {
-            rows.push(self.use_row(function, within, needs_timer));
+        let mut io_group = None;
+        for function in &place.functions {
+            let extra = request.extra(&function.name, &function.module);
+            for caller in &callers {
+                let gate = gate(caller.clone());
+                let also = match extra {
+                    Extra::Nothing => Also::Nothing,
+                    Extra::Bytes(bytes) => Also::Bytes(bytes),
+                    Extra::Io(io) => {
+                        let group = self.io_group(&gate)?;
+                        io_group = Some(group);
+                        Also::Io(io, group)
+                    }
+                };
+                rows.push(self.use_row(function, gate, also, needs_timer));
+            }
         }
         rows.extend(within);
         let id = CurveId(self.fresh_id());
@@ -176,6 +152,7 @@ impl Session {
             request,
             points: VecDeque::new(),
             rows,
+            io_group,
         };
         self.curves.insert(id, curve);
         if let Err(refusal) = self.insert_new(probes) {
@@ -186,6 +163,22 @@ impl Session {
         Ok(id)
     }
 
+    /// The group of files that calls behind a gate count into. Groups are not used again: what was
+    /// counted before belongs to the same gate.
+    fn io_group(&mut self, gate: &Gate) -> Result<u8, Refusal> {
+        let known = self.io_gates.iter().position(|known| known == gate);
+        let group = known.unwrap_or(self.io_gates.len());
+        if known.is_none() {
+            self.io_gates.push(gate.clone());
+        }
+        u8::try_from(group).map_err(|_| {
+            Refusal::new(
+                format!("files were measured in {IO_GROUPS} parts of the program already"),
+                "begin another session",
+            )
+        })
+    }
+
     /// Removes a curve, and the probes that no other one uses.
     ///
     /// # Errors
@@ -194,14 +187,14 @@ impl Session {
         let Some(curve) = self.curves.remove(&id) else {
             return Ok(());
         };
-        let needs_timer = curve.request.metric.needs_timer();
+        let needs_timer = curve.request.needs_timer();
         let mut numbers = Vec::new();
         for row_id in curve.rows {
             let Some(row) = self.rows.get_mut(&row_id) else {
                 continue;
             };
             row.users = row.users.saturating_sub(1);
-            let is_outer = curve.request.focus.get(Key::In).is_some() && row.within.is_none();
+            let is_outer = curve.request.focus.get(Key::In).is_some() && row.gate.within.is_none();
             if needs_timer || is_outer {
                 row.timer_users = row.timer_users.saturating_sub(1);
             }
@@ -230,11 +223,12 @@ impl Session {
     /// the curve needs them are left out.
     pub fn probed(&self, id: CurveId) -> impl Iterator<Item = Probed<'_>> {
         let curve = self.curves.get(&id);
-        let confined = curve.is_some_and(|curve| curve.request.focus.get(Key::In).is_some());
+        let is_inner = curve.is_some_and(|curve| curve.request.focus.get(Key::In).is_some());
         let rows = curve.into_iter().flat_map(|curve| &curve.rows);
         let rows = rows.filter_map(|id| Some((*id, self.rows.get(id)?)));
         let rows = rows.filter(move |(_, row)| {
-            row.is_in() && row.within.is_some() == confined && row.is_confined == confined
+            let is_measured = row.gate.within.is_some() == is_inner;
+            row.is_in() && is_measured && row.is_confined == row.gate.is_there()
         });
         rows.flat_map(|(id, row)| {
             row.totals().into_iter().map(move |cell| Probed {
@@ -289,6 +283,17 @@ impl Session {
         self.governor.budget
     }
 
+    /// Names of the files and sockets that the program has open, by descriptor: read shortly before
+    /// a sample, for metrics of files.
+    pub fn name_files(&mut self, names: impl Iterator<Item = (u32, String)>) {
+        self.descriptors.name(names);
+    }
+
+    /// Whether a metric of files is measured.
+    pub fn needs_file_names(&self) -> bool {
+        self.curves.values().any(|curve| curve.io_group.is_some())
+    }
+
     /// Adds a notice of the caller's.
     pub fn notify(&mut self, notice: Notice) {
         self.notices.push(notice);
@@ -309,7 +314,7 @@ impl Session {
     fn is_undecided(&self, row: &Row) -> bool {
         row.state == State::Counting
             && row.no_timer.is_none()
-            && (row.timer_users > 0 || (row.within.is_some() && !row.is_confined))
+            && (row.timer_users > 0 || (row.gate.is_there() && !row.is_confined))
     }
 
     /// Reads the probes, and decides about them.
@@ -400,6 +405,7 @@ impl Session {
             row.sampled = row.latest.clone();
         }
         self.lost_calls.sampled = self.lost_calls.latest;
+        self.descriptors.sampled();
         self.probes_sampled_ms = self.read_ms;
         self.interval = now_ms.saturating_sub(self.sampled_ms) as f64 / 1e3;
         self.sampled_ms = now_ms;
@@ -431,59 +437,23 @@ impl Session {
         .collect()
     }
 
-    fn measure(&self, curve: &Curve, now_ms: u64, has_locks: bool) -> Measured {
-        let (metric, focus) = (curve.request.metric, &curve.request.focus);
-        let seconds = now_ms.saturating_sub(self.sampled_ms).max(1) as f64 / 1e3;
-        let mut threads = self.roster.all();
-        if focus.selects_threads() && !threads.any(|thread| focus.holds(&thread.name())) {
-            return Measured::gap(NO_THREAD);
-        }
-        match curve.request.subject() {
-            Subject::Thread => value::of_threads(metric, focus, &self.roster, seconds),
-            Subject::Lock if !has_locks => Measured::gap("the agent is not in the program"),
-            Subject::Lock => value::of_locks(metric, focus, &self.roster, &self.locks, seconds),
-            Subject::Function | Subject::Program => {
-                let confined = focus.get(Key::In).is_some();
-                let rows = curve.rows.iter().filter_map(|id| self.rows.get(id));
-                let rows = rows.filter(|row| row.within.is_some() == confined);
-                let seconds = |row| self.seconds(row, self.read_ms);
-                let rows: Vec<(&Row, f64)> = rows.map(|row| (row, seconds(row))).collect();
-                let gaps = rows.iter();
-                let mut gaps = gaps.filter_map(|(row, seconds)| {
-                    gap(row, *seconds, metric.needs_timer(), confined)
-                });
-                if let Some(why) = gaps.next() {
-                    return Measured::gap(why);
-                }
-                if focus.selects_threads() && rows.iter().any(|(row, _)| row.uprobe_ns.is_some()) {
-                    return Measured::gap("a uprobe counts the calls of all threads together");
-                }
-                let measured = value::of_rows(metric, focus, &self.roster, rows.into_iter());
-                match self.lost_calls.change() {
-                    0 => measured,
-                    lost => measured.incomplete(format!(
-                        "{lost} calls of probed functions are left out: the program has more \
-                         threads than there was room for"
-                    )),
-                }
-            }
-        }
-    }
-
     fn fresh_id(&mut self) -> usize {
         self.next_id += 1;
         self.next_id
     }
 
     /// The row of a function, new or used by others already.
-    fn use_row(&mut self, function: &Function, within: Option<RowId>, timer: bool) -> RowId {
-        let same = |row: &Row| row.function.addresses == function.addresses && row.within == within;
+    fn use_row(&mut self, function: &Function, gate: Gate, also: Also, timer: bool) -> RowId {
+        let same = |row: &Row| {
+            row.function.addresses == function.addresses && row.gate == gate && row.also == also
+        };
         let found = self.rows.iter().find(|(_, row)| same(row));
         let id = match found {
             Some((id, _)) => *id,
             None => {
                 let id = RowId(self.fresh_id());
-                self.rows.insert(id, Row::new(function.clone(), within));
+                let row = Row::new(function.clone(), gate, also);
+                self.rows.insert(id, row);
                 id
             }
         };
@@ -496,6 +466,7 @@ impl Session {
 
     fn take(&mut self, counts: Counts) {
         self.lost_calls.latest = counts.lost_calls;
+        self.descriptors.take(counts.files, counts.lost_files);
         let numbers: HashMap<u32, RowId> = self
             .rows
             .iter()
@@ -510,24 +481,4 @@ impl Session {
             }
         }
     }
-}
-
-/// Why a row has no value.
-fn gap(row: &Row, seconds: f64, needs_timer: bool, confined: bool) -> Option<String> {
-    match &row.state {
-        State::New => return Some("not in yet".into()),
-        State::Out { why } => return Some(why.clone()),
-        State::Counting | State::Timing => {}
-    }
-    if confined && !row.is_confined {
-        return Some("the function that it is confined to is not timed (yet)".into());
-    }
-    if needs_timer && row.state != State::Timing {
-        let why = row.no_timer.as_ref().map(NoTimer::why);
-        return Some(
-            why.unwrap_or("the rate of its calls is being measured")
-                .into(),
-        );
-    }
-    (seconds < SHORTEST).then(|| "just put in".into())
 }

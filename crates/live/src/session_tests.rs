@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use crate::curve::Point;
 use crate::governor::{Governor, Prices};
+use crate::place::Place;
 use crate::probe::Probes;
 use crate::request::Request;
 use crate::row::Function;
-use crate::session::{Point, Session};
+use crate::session::Session;
 use crate::thread::{tests::thread, Snapshot};
-use convoy_probes::{Cell, Counts, Inserted, Measure, Probe, Refusal};
+use convoy_probes::{Also, Cell, Counts, FileCell, Holding, Inserted, Measure, Probe, Refusal};
 
 /// A program whose functions, by address, are called at constant rates by each of its threads.
 #[derive(Default)]
@@ -29,6 +31,9 @@ struct Fake {
     reading_ms: u64,
     /// The next one is by uprobes.
     no_room: bool,
+    /// Functions that cannot be probed.
+    refused: Vec<u64>,
+    files: Vec<FileCell>,
 }
 
 impl Probes for Fake {
@@ -43,6 +48,9 @@ impl Probes for Fake {
             }
         }
         let answer = |probe: &Probe| match probe.measure {
+            _ if self.refused.contains(&probe.function.start) => Inserted::No {
+                why: "there is no room".into(),
+            },
             _ if self.no_room => Inserted::Uprobe {
                 why: "there is no room".into(),
                 call_ns: 1_000,
@@ -73,15 +81,14 @@ impl Probes for Fake {
         for (row, (probe, since)) in &self.probes {
             let (rate, ns) = self.functions[&probe.function.start];
             // Of confined calls, a tenth.
-            let rate = if probe.within.is_some() {
-                rate / 10
-            } else {
-                rate
-            };
+            let rate = if probe.is_gated() { rate / 10 } else { rate };
             let calls = rate * (self.now_ms - since);
             for tid in self.tids.iter().filter(|tid| !self.ended.contains(tid)) {
                 let mut cell = Cell::new(*tid, *row);
                 cell.calls = calls;
+                if probe.also != Also::Nothing {
+                    cell.bytes = calls * 100;
+                }
                 if probe.measure == Measure::Time {
                     cell.wall_ns = calls * ns;
                     cell.returned_ns = cell.wall_ns;
@@ -94,8 +101,18 @@ impl Probes for Fake {
         }
         Ok(Counts {
             cells,
+            files: self.files.clone(),
             lost_calls: self.lost_calls,
+            lost_files: 0,
         })
+    }
+}
+
+fn function(at: u64) -> Function {
+    Function {
+        name: format!("f{at}"),
+        module: "m".into(),
+        addresses: at..at + 16,
     }
 }
 
@@ -125,17 +142,12 @@ impl Bench {
     }
 
     fn add(&mut self, request: &str, at: u64, within: Option<u64>) {
-        let function = |at: u64| Function {
-            name: format!("f{at}"),
-            module: "m".into(),
-            addresses: at..at + 16,
-        };
         let request: Request = request.parse().unwrap();
-        let within = within.map(function);
-        let functions = [function(at)];
-        self.session
-            .add(&mut self.fake, request, &functions, within.as_ref())
-            .unwrap();
+        let place = Place {
+            within: within.map(function),
+            ..Place::of([function(at)])
+        };
+        self.session.add(&mut self.fake, request, &place).unwrap();
     }
 
     /// Two threads that use one CPU each.
@@ -384,7 +396,10 @@ fn removing_a_curve_takes_out_what_no_other_one_uses() {
 fn cpu_and_run_queue_of_threads_need_no_probe() {
     let mut bench = Bench::new(&[]);
     let cpu: Request = r#"cpu{group="pool-#"}"#.parse().unwrap();
-    bench.session.add(&mut bench.fake, cpu, &[], None).unwrap();
+    bench
+        .session
+        .add(&mut bench.fake, cpu, &Place::default())
+        .unwrap();
     bench.advance(1000);
     assert_eq!(bench.last()[0].value, None, "one reading says nothing");
     bench.advance(1000);
@@ -396,7 +411,10 @@ fn cpu_and_run_queue_of_threads_need_no_probe() {
 fn locks_without_an_agent_are_unknown() {
     let mut bench = Bench::new(&[]);
     let wait: Request = "wait".parse().unwrap();
-    bench.session.add(&mut bench.fake, wait, &[], None).unwrap();
+    bench
+        .session
+        .add(&mut bench.fake, wait, &Place::default())
+        .unwrap();
     bench.advance(1000);
     assert_eq!(bench.last()[0].value, None);
 }
@@ -430,4 +448,111 @@ fn sums_survive_the_replacement_of_a_probe_and_end_with_their_thread() {
         [(1, 4_000_000)],
         "nothing grows with ended threads"
     );
+}
+
+#[test]
+fn a_call_site_counts_once_the_rate_of_all_calls_is_known() {
+    let mut bench = Bench::new(&[(0x100, 100, 100)]);
+    bench.advance(1000);
+    let request: Request = r#"calls{function="f", caller="g"}"#.parse().unwrap();
+    let place = Place {
+        callers: vec![0x10..0x20, 0x30..0x40],
+        ..Place::of([function(0x100)])
+    };
+    bench.session.add(&mut bench.fake, request, &place).unwrap();
+    assert!(bench.fake.probes.values().all(|(p, _)| !p.is_gated()));
+    bench.advance(1000);
+    let callers: Vec<_> = bench
+        .fake
+        .probes
+        .values()
+        .map(|(p, _)| p.caller.clone())
+        .collect();
+    assert_eq!(callers, [Some(0x10..0x20), Some(0x30..0x40)]);
+    bench.advance(1000);
+    // Of a tenth of the calls of two threads, for each of two pieces of code.
+    bench.is_close(0, 4e4);
+    let cost = bench.last()[0].cost_share;
+    // All calls pass both gates: 200,000 a second of 1 ns, on two CPUs.
+    assert!((cost - 2e-4).abs() < 2e-5, "{cost}");
+}
+
+#[test]
+fn time_is_measured_while_a_lock_is_held() {
+    let mut bench = Bench::new(&[(0x100, 100, 1000)]);
+    bench.advance(1000);
+    let request: Request = r#"wall{function="f", holding="m"}"#.parse().unwrap();
+    let holding = Holding {
+        offset: -64,
+        epoch: 3,
+        slot: 1,
+    };
+    let place = Place {
+        holding: Some(holding),
+        ..Place::of([function(0x100)])
+    };
+    bench.session.add(&mut bench.fake, request, &place).unwrap();
+    bench.advance(1000);
+    let probe = bench.fake.probes.values().next().unwrap().0.clone();
+    assert_eq!(
+        (probe.holding, probe.measure),
+        (Some(holding), Measure::Time)
+    );
+    let gap = bench.last()[0].gap.clone().unwrap();
+    assert!(gap.contains("no lock answers to m"), "{gap}");
+}
+
+#[test]
+fn functions_that_cannot_be_probed_are_named_beside_the_value() {
+    let mut bench = Bench::new(&[(0x100, 100, 100), (0x200, 100, 100)]);
+    bench.fake.refused = vec![0x200];
+    bench.advance(1000);
+    let names = [("malloc", 0x100), ("calloc", 0x200)];
+    let functions = names.map(|(name, at)| Function {
+        name: name.into(),
+        ..function(at)
+    });
+    for metric in ["allocations", "allocated_bytes"] {
+        let request = metric.parse().unwrap();
+        let place = Place::of(functions.clone());
+        bench.session.add(&mut bench.fake, request, &place).unwrap();
+    }
+    bench.advance(1000);
+    bench.is_close(0, 2e5);
+    bench.is_close(1, 2e7);
+    for point in bench.last() {
+        let gap = point.gap.unwrap();
+        assert_eq!(gap, "calls of calloc are left out (there is no room)");
+    }
+    bench.fake.refused = vec![0x100, 0x200];
+}
+
+#[test]
+fn files_are_measured_by_name_when_all_calls_are_timed() {
+    let mut bench = Bench::new(&[(0x100, 1, 100)]);
+    bench.advance(1000);
+    let functions = [Function {
+        name: "read".into(),
+        ..function(0x100)
+    }];
+    let place = Place::of(functions);
+    for text in [r#"read_bytes{file="*.log"}"#, "io_wait"] {
+        let request = text.parse().unwrap();
+        bench.session.add(&mut bench.fake, request, &place).unwrap();
+    }
+    assert!(bench.session.needs_file_names());
+    bench.fake.files = vec![FileCell {
+        tid: 1,
+        descriptor: 3,
+        read_bytes: 5000,
+        wait_ns: 500_000_000,
+        ..FileCell::default()
+    }];
+    let names = [(3, "/tmp/a.log".to_owned())];
+    bench.session.name_files(names.into_iter());
+    bench.advance(1000);
+    // From 100 ms on, when the timer came.
+    bench.is_close(0, 5000.0 / 0.9);
+    bench.is_close(1, 0.5 / 0.9);
+    assert_eq!(bench.fake.probes.len(), 1, "one probe for both");
 }

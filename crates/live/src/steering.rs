@@ -1,9 +1,10 @@
 //! Changes of a session's probes: counters go in, timers follow, what is too expensive goes out.
 
+use crate::curve::Notice;
 use crate::governor::{Change, Load};
 use crate::probe::Probes;
 use crate::row::{NoTimer, Row, RowId, State};
-use crate::session::{Notice, Session, TRIAL_MS};
+use crate::session::{Session, TRIAL_MS};
 use convoy_probes::{Inserted, Measure, Probe, Refusal, ROWS};
 
 impl Session {
@@ -40,7 +41,7 @@ impl Session {
         let mut asked: Vec<(RowId, Measure)> = Vec::new();
         let mut requests: Vec<Probe> = Vec::new();
         for (id, measure) in wanted {
-            let outer = self.rows.get(id).and_then(|row| row.within);
+            let outer = self.rows.get(id).and_then(|row| row.gate.within);
             let outer = outer.and_then(|id| self.rows.get(&id));
             let within = outer.filter(|row| row.state == State::Timing);
             let within = within.map(|row| row.number);
@@ -215,7 +216,7 @@ impl Session {
     /// Takes rows out for good, and those that are confined to them.
     fn take_out(&mut self, probes: &mut dyn Probes, ids: &[RowId]) -> Result<(), Refusal> {
         let is_out = |id: &RowId, row: &Row| {
-            ids.contains(id) || row.within.is_some_and(|outer| ids.contains(&outer))
+            ids.contains(id) || row.gate.within.is_some_and(|outer| ids.contains(&outer))
         };
         let rows = self.rows.iter_mut();
         let out = rows.filter(|(id, row)| row.is_in() && is_out(id, row));
@@ -240,7 +241,7 @@ impl Session {
         mut wanted: Vec<(RowId, Measure)>,
     ) -> Result<(), Refusal> {
         let inner = self.rows.iter().filter(|(id, row)| {
-            let outer = row.within;
+            let outer = row.gate.within;
             row.is_in()
                 && wanted.iter().all(|(other, _)| other != *id)
                 && wanted.iter().any(|(other, _)| Some(*other) == outer)
@@ -259,19 +260,26 @@ impl Session {
             }
         }
         // What is confined to another row goes in when that one times.
-        let is_outer = |id: &RowId| self.rows.get(id).is_some_and(|row| row.within.is_none());
+        let is_outer = |id: &RowId| {
+            let row = self.rows.get(id);
+            row.is_some_and(|row| row.gate.within.is_none())
+        };
         let (outer, inner): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(id, _)| is_outer(id));
         self.insert(probes, &outer)?;
         self.insert(probes, &inner)
     }
 
-    /// Confines counters to functions that are timed now.
+    /// Gives rows their gates: those of which all calls were counted by now, and those inside of a
+    /// function that is timed now.
     fn confine(&mut self, probes: &mut dyn Probes) -> Result<(), Refusal> {
-        let is_timed = |id: RowId| self.rows.get(&id).map(|row| &row.state) == Some(&State::Timing);
+        let timed = |row: &Row| {
+            let outer = self.rows.get(&row.gate.within?)?;
+            (outer.state == State::Timing).then_some(outer.number)
+        };
         let waiting = self
             .rows
             .iter()
-            .filter(|(_, row)| row.is_in() && !row.is_confined && row.within.is_some_and(is_timed));
+            .filter(|(_, row)| row.is_in() && !row.is_confined && row.can_confine(timed(row)));
         let waiting: Vec<(RowId, Measure)> =
             waiting.map(|(id, row)| (*id, row.measure())).collect();
         self.change(probes, waiting)

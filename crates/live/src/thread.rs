@@ -27,6 +27,9 @@ pub struct Thread {
     pub run_queue_ns: Option<u64>,
     /// Times that it was given a CPU.
     pub switches: Option<u64>,
+    /// Its share of the time in which the process has active threads, nanoseconds; `None` = not
+    /// asked for.
+    pub cmetric_ns: Option<u64>,
     /// Bytes that its system calls have read; `None` = not known, or not asked for.
     pub read_bytes: Option<u64>,
     /// Bytes that they have written.
@@ -217,6 +220,7 @@ pub(crate) mod tests {
             cpu_ns: Some(cpu_ns),
             run_queue_ns: Some(0),
             switches: Some(0),
+            cmetric_ns: None,
             read_bytes: None,
             write_bytes: None,
         }

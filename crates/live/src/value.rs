@@ -42,6 +42,7 @@ impl Measured {
 struct Sums {
     calls: u64,
     rate: f64,
+    bytes: f64,
     wall: f64,
     own_wall: f64,
     cpu: Option<f64>,
@@ -59,6 +60,7 @@ impl Default for Sums {
         Self {
             calls: 0,
             rate: 0.0,
+            bytes: 0.0,
             wall: 0.0,
             own_wall: 0.0,
             cpu: Some(0.0),
@@ -79,6 +81,7 @@ impl Sums {
         self.own_cpu = plus(self.own_cpu, change.own_cpu_ns);
         self.calls = self.calls.saturating_add(change.calls);
         self.rate += change.calls as f64 / seconds;
+        self.bytes += change.bytes as f64 / seconds;
         self.wall += per_second(change.wall_ns);
         self.own_wall += per_second(change.own_wall_ns);
         self.returned_ns = self.returned_ns.saturating_add(change.returned_ns);
@@ -91,6 +94,7 @@ impl Sums {
         let returned = self.histogram.count();
         match metric {
             Metric::Calls | Metric::Allocations | Metric::Exceptions => Some(self.rate),
+            Metric::AllocatedBytes => Some(self.bytes),
             Metric::Wall => Some(self.wall),
             Metric::WallExclusive => Some(self.own_wall),
             Metric::Cpu => self.cpu,
@@ -245,6 +249,7 @@ fn unknown_of_threads(metric: Metric, focus: &Focus, roster: &Roster) -> &'stati
     }
     let mut now = held.map(|(_, now)| now);
     match metric {
+        Metric::CMetric => "known after the second reading",
         Metric::RunQueueMean if now.any(|t| t.switches.is_some()) => "no thread was given a CPU",
         _ if metric.needs_io() && now.any(|t| t.read_bytes.is_some()) => {
             "known after the second reading"
@@ -275,6 +280,7 @@ pub(crate) fn of_threads(metric: Metric, focus: &Focus, roster: &Roster, seconds
             Metric::Blocked => cpu
                 .zip(run_queue)
                 .map(|(cpu, queue)| (1.0 - cpu - queue).max(0.0)),
+            Metric::CMetric => share(|t| t.cmetric_ns),
             Metric::Switches => rate(|t| t.switches),
             Metric::ReadBytes => rate(|t| t.read_bytes),
             Metric::WriteBytes => rate(|t| t.write_bytes),

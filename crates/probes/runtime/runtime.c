@@ -11,6 +11,8 @@
 #define SAME_SMALL_STACK (16ULL << 10)
 /* Entries that are searched for a match. */
 #define SEARCH 512
+/* Places that are searched for a file descriptor. */
+#define FILE_SEARCH 32
 
 #define NR_CLOCK_GETTIME 228
 #define CLOCK_OF_THREAD 3
@@ -101,6 +103,29 @@ inline struct cp_column *own_column(struct cp_table *t, int is_made)
 		}
 	}
 	return is_made ? new_column(t, self, first) : 0;
+}
+
+/* Arguments of the call whose return address is at `rsp`: src/stub.rs has saved them there. No red
+ * zone is skipped at an entry. */
+inline u64 first_argument(u64 rsp)
+{
+	return *(u64 *)(rsp - 48);
+}
+
+inline u64 second_argument(u64 rsp)
+{
+	return *(u64 *)(rsp - 40);
+}
+
+inline u64 third_argument(u64 rsp)
+{
+	return *(u64 *)(rsp - 32);
+}
+
+/* What a call returns that leaves by a return instruction. */
+inline u64 result(u64 rsp)
+{
+	return *(u64 *)(rsp - 8);
 }
 
 /* Whether `inner` is below `outer` on the same stack. */
@@ -222,6 +247,86 @@ static __attribute__((noinline)) void drop_oldest(struct cp_table *t, struct cp_
 	c->entries = kept;
 }
 
+/* Whether the agent has seen the thread acquire a watched lock that it has not released yet. */
+inline int is_holding(const struct cp_row *about)
+{
+	const volatile struct cp_holding *held =
+		(const volatile struct cp_holding *)(thread_pointer() + (u64)about->held_offset);
+	return held->epoch == about->held_epoch && held->count[about->held_slot & 7];
+}
+
+static __attribute__((noinline)) int is_open(const struct cp_row *about, const struct cp_column *c,
+					     u64 rsp)
+{
+	if (about->gates & CP_WITHIN && !c->value[about->within & (CP_ROWS - 1)].depth)
+		return 0;
+	if (about->gates & CP_CALLER) {
+		u64 back = *(u64 *)rsp;
+		if (back < about->caller_from || back >= about->caller_to)
+			return 0;
+	}
+	return !(about->gates & CP_HOLDING) || is_holding(about);
+}
+
+static __attribute__((noinline)) u64 bytes_asked(u8 kind, u64 rsp)
+{
+	u64 product;
+	switch (kind) {
+	case CP_BYTES_FIRST:
+		return first_argument(rsp);
+	case CP_BYTES_SECOND:
+		return second_argument(rsp);
+	case CP_BYTES_THIRD:
+		return third_argument(rsp);
+	case CP_BYTES_PRODUCT:
+		/* What does not fit into an address space is refused. */
+		return __builtin_mul_overflow(first_argument(rsp), second_argument(rsp), &product) ?
+			       0 :
+			       product;
+	case CP_BYTES_MORE:
+		return first_argument(rsp) ? second_argument(rsp) : 0;
+	default:
+		return 0;
+	}
+}
+
+/* The cell of a descriptor in a group; 0 = there is no room. */
+inline struct cp_file *file_of(struct cp_column *c, u32 key)
+{
+	for (u32 n = 0; n < FILE_SEARCH; n++) {
+		struct cp_file *f = &c->file[((key * 0x9e3779b9u >> 16) + n) & (CP_FILES - 1)];
+		if (f->key == key)
+			return f;
+		if (!f->key) {
+			f->key = key;
+			return f;
+		}
+	}
+	c->lost_files++;
+	return 0;
+}
+
+/* A call that works on a file descriptor has ended. */
+static __attribute__((noinline)) void count_io(struct cp_column *c, const struct cp_row *about,
+					       u64 descriptor, u64 wait, i64 returned)
+{
+	if (descriptor >= CP_DESCRIPTORS - 1)
+		return; /* it is none */
+	struct cp_file *f = file_of(c, CP_FILE_KEY(about->io_group, descriptor));
+	if (!f)
+		return;
+	f->wait += wait;
+	if (about->io == CP_IO_READ) {
+		f->reads++;
+		f->read_bytes += returned > 0 ? (u64)returned : 0;
+	} else if (about->io == CP_IO_WRITE) {
+		f->writes++;
+		f->write_bytes += returned > 0 ? (u64)returned : 0;
+	} else {
+		f->others++;
+	}
+}
+
 __attribute__((used)) void probe_enter(struct cp_table *t, u32 function, u64 rsp)
 {
 	struct cp_column *c = own_column(t, 1);
@@ -240,11 +345,13 @@ __attribute__((used)) void probe_enter(struct cp_table *t, u32 function, u64 rsp
 		if (r == CP_NONE)
 			break;
 		r &= CP_ROWS - 1;
-		struct cp_row about = t->row[r];
-		if (about.within < CP_ROWS && !c->value[about.within].depth)
+		const struct cp_row *about = &t->row[r];
+		if (unlikely(about->gates) && !is_open(about, c, rsp))
 			continue;
 		struct cp_value *v = &c->value[r];
 		v->calls++;
+		if (unlikely(about->bytes))
+			c->bytes[r] += bytes_asked(about->bytes, rsp);
 		if (!is_timed)
 			continue;
 		if (first == ~0u) {
@@ -262,7 +369,8 @@ __attribute__((used)) void probe_enter(struct cp_table *t, u32 function, u64 rsp
 		e->children = e->children_cpu = 0;
 		e->function = function;
 		e->row = (u16)r;
-		e->generation = about.generation;
+		e->generation = about->generation;
+		e->descriptor = about->io ? (u32)first_argument(rsp) : 0;
 		v->depth++;
 		c->entries++;
 	}
@@ -287,7 +395,7 @@ __attribute__((used)) void probe_enter(struct cp_table *t, u32 function, u64 rsp
 
 /* A call has ended. */
 inline void finish(struct cp_table *t, struct cp_column *c, struct cp_entry *e, u64 elapsed,
-		   u64 elapsed_cpu)
+		   u64 elapsed_cpu, i64 returned)
 {
 	u32 row = e->row & (CP_ROWS - 1);
 	struct cp_value *v = &c->value[row];
@@ -300,6 +408,11 @@ inline void finish(struct cp_table *t, struct cp_column *c, struct cp_entry *e, 
 	}
 	v->own_wall += elapsed > e->children ? elapsed - e->children : 0;
 	v->own_cpu += elapsed_cpu > e->children_cpu ? elapsed_cpu - e->children_cpu : 0;
+	if (unlikely(t->row[row].io)) {
+		u64 wall = ns_of(t, elapsed);
+		count_io(c, &t->row[row], e->descriptor, wall > elapsed_cpu ? wall - elapsed_cpu : 0,
+			 returned);
+	}
 	if (e->row & CP_NOTED)
 		return;
 	c->returned[row].wall += elapsed;
@@ -325,6 +438,8 @@ inline u32 match(struct cp_column *c, u32 function, u64 rsp)
 __attribute__((used)) void probe_exit(struct cp_table *t, u32 function, u64 rsp)
 {
 	u64 now = ticks();
+	i64 returned = function & CP_LEAVES_BY_JUMP ? 0 : (i64)result(rsp);
+	function &= ~CP_LEAVES_BY_JUMP;
 	struct cp_column *c = own_column(t, 0);
 	if (unlikely(!c || is_nested(c, rsp)))
 		return;
@@ -341,7 +456,7 @@ __attribute__((used)) void probe_exit(struct cp_table *t, u32 function, u64 rsp)
 		u64 cpu = cpu_time(t, c, now);
 		u64 elapsed_cpu = cpu > begin->start_cpu ? cpu - begin->start_cpu : 0;
 		for (u32 i = first; i < last; i++)
-			finish(t, c, &c->entry[i & (CP_DEPTH - 1)], elapsed, elapsed_cpu);
+			finish(t, c, &c->entry[i & (CP_DEPTH - 1)], elapsed, elapsed_cpu, returned);
 		/* Above it: inner frames that were abandoned, and those of other stacks. */
 		u32 kept = first;
 		for (u32 i = last; i < c->entries; i++) {
@@ -370,10 +485,13 @@ __attribute__((used)) void probe_exit(struct cp_table *t, u32 function, u64 rsp)
 /* src/table.rs has the same numbers. */
 #define offset(type, field) __builtin_offsetof(struct type, field)
 _Static_assert(offset(cp_table, row) == 128, "head");
-_Static_assert(sizeof(struct cp_row) == 8 && sizeof(struct cp_function) == 16, "rows");
-_Static_assert(sizeof(struct cp_table) == 128 + CP_ROWS * 8 + CP_FUNCTIONS * 16, "table");
-_Static_assert(sizeof(struct cp_entry) == 48 && sizeof(struct cp_value) == 64, "cells");
+_Static_assert(sizeof(struct cp_row) == 64 && sizeof(struct cp_function) == 16, "rows");
+_Static_assert(sizeof(struct cp_table) == 128 + CP_ROWS * 64 + CP_FUNCTIONS * 16, "table");
+_Static_assert(sizeof(struct cp_entry) == 56 && sizeof(struct cp_value) == 64, "cells");
 _Static_assert(offset(cp_column, entry) == 128, "column");
-_Static_assert(offset(cp_column, value) == 128 + CP_DEPTH * 48, "values");
-_Static_assert(offset(cp_column, returned) == 128 + CP_DEPTH * 48 + CP_ROWS * 64, "returned");
+_Static_assert(offset(cp_column, value) == 128 + CP_DEPTH * 56, "values");
+_Static_assert(offset(cp_column, returned) == 128 + CP_DEPTH * 56 + CP_ROWS * 64, "returned");
 _Static_assert(sizeof(struct cp_returned) == 264, "returned");
+_Static_assert(offset(cp_column, bytes) == offset(cp_column, returned) + CP_ROWS * 264, "bytes");
+_Static_assert(offset(cp_column, file) == offset(cp_column, bytes) + CP_ROWS * 8, "files");
+_Static_assert(sizeof(struct cp_file) == 64, "files");

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+mod fast_count;
 mod functions;
 mod handlers;
 mod image;
@@ -24,9 +25,12 @@ mod targets;
 mod uprobe_site;
 
 pub use calls::{addresses_taken, callees};
+pub use fast_count::{FastCount, FAST_COUNT_BYTES};
 pub use functions::{Function, Functions};
 pub use image::{Image, Segment};
 pub use module::Module;
-pub use probe::{Cell, Counts, Inserted, Measure, Probe, BUCKETS, ROWS};
+pub use probe::{
+    Also, Bytes, Cell, Counts, FileCell, Holding, Inserted, Io, Measure, Probe, BUCKETS, ROWS,
+};
 pub use refusal::Refusal;
 pub use uprobe_site::{uprobe_site, UprobeSite};

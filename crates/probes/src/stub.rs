@@ -7,9 +7,11 @@
 
 use iced_x86::{Code, FlowControl, Instruction};
 
+use crate::fast_count::FastCount;
 use crate::relocate::{encoded, far_jump, is_call, moved, Unpatchable};
 use crate::runtime;
 use crate::sites::Site;
+use crate::table::LEAVES_BY_JUMP;
 
 /// Where the code of a stub finds the rest.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +22,8 @@ pub struct Context {
     pub table: u64,
     /// The function's number in the table.
     pub function: u32,
+    /// How its calls are counted where that is all; `None` = by the runtime.
+    pub fast: Option<FastCount>,
 }
 
 /// The code for one site.
@@ -56,8 +60,13 @@ const UNSKIP_RED_ZONE: [u8; 8] = [0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0];
 
 impl Context {
     /// A call of the runtime from `at`; the stack pointer is at the return address.
+    /// The runtime finds the registers where they are saved here.
     fn call(&self, entry: u64, at: u64, keeps_red_zone: bool) -> Result<Vec<u8>, Unpatchable> {
         let mut code = Vec::new();
+        let function = match keeps_red_zone {
+            true => self.function | LEAVES_BY_JUMP,
+            false => self.function,
+        };
         if keeps_red_zone {
             code.extend(SKIP_RED_ZONE);
         }
@@ -65,7 +74,7 @@ impl Context {
         code.extend([0x48, 0xbf]); // mov rdi, table
         code.extend(self.table.to_le_bytes());
         code.push(0xbe); // mov esi, function
-        code.extend(self.function.to_le_bytes());
+        code.extend(function.to_le_bytes());
         let depth = u32::from(SAVED_BYTES) + if keeps_red_zone { RED_ZONE.into() } else { 0 };
         code.extend([0x48, 0x8d, 0x94, 0x24]); // lea rdx, [rsp+depth]
         code.extend(depth.to_le_bytes());
@@ -79,6 +88,20 @@ impl Context {
         Ok(code)
     }
 
+    /// What is done at the entry, at address `to`.
+    fn enter(&self, to: u64) -> Result<Vec<u8>, Unpatchable> {
+        let call = self.call(runtime::enter(), to, false)?;
+        let fast = self.fast;
+        let fast = fast.and_then(|fast| fast.code(self.table, self.function, call.len()));
+        let Some(mut code) = fast else {
+            return Ok(call);
+        };
+        // The same, where it is now.
+        let call = self.call(runtime::enter(), to + code.len() as u64, false)?;
+        code.extend(call);
+        Ok(code)
+    }
+
     /// The code that replaces a site, at address `to`.
     ///
     /// # Errors
@@ -89,7 +112,7 @@ impl Context {
             moved: Vec::new(),
         };
         if site.is_entry {
-            stub.code = self.call(runtime::enter(), to, false)?;
+            stub.code = self.enter(to)?;
         }
         let mut is_open = true;
         for step in &site.steps {
@@ -150,7 +173,7 @@ impl Context {
 mod tests {
     use super::*;
     use crate::sites::Step;
-    use iced_x86::{Decoder, DecoderOptions};
+    use iced_x86::{Decoder, DecoderOptions, Register};
 
     const AT: u64 = 0x7f00_0000_1000;
     const TO: u64 = 0x7f00_0010_0000;
@@ -158,6 +181,7 @@ mod tests {
         runtime: TO - 0x1_0000,
         table: 0x7e00_0000_0000,
         function: 9,
+        fast: None,
     };
 
     fn site(code: &[u8], is_entry: bool) -> Site {
@@ -194,6 +218,22 @@ mod tests {
     }
 
     #[test]
+    fn a_count_that_is_done_goes_on_behind_the_call() {
+        let fast = Context {
+            fast: FastCount::of(1024, 0x2d0),
+            ..CONTEXT
+        };
+        let whole = fast.stub(&site(&[0x90, 0xc3], true), TO).unwrap();
+        let all = decoded(&whole);
+        let jump = all.iter().find(|i| i.code() == Code::Jmp_rel32_64).unwrap();
+        // There is the first displaced instruction.
+        assert_eq!(jump.near_branch_target(), whole.moved[0].1);
+        let call = all.iter().find(|i| i.flow_control() == FlowControl::Call);
+        let target = call.unwrap().near_branch_target();
+        assert_eq!(target, CONTEXT.runtime + runtime::enter());
+    }
+
+    #[test]
     fn runtime_is_called_at_entry_and_exit() {
         let stub = CONTEXT.stub(&site(&[0x90, 0xc3], true), TO).unwrap();
         let all = decoded(&stub);
@@ -207,6 +247,32 @@ mod tests {
         assert_eq!(all.last().unwrap().flow_control(), FlowControl::Return);
         // A thread at the return goes on before the call of the runtime.
         assert!(stub.moved[1].1 < TO + stub.code.len() as u64 - 40);
+    }
+
+    #[test]
+    fn exits_by_a_jump_are_told_from_returns() {
+        let numbers = |code: &[u8]| {
+            let stub = CONTEXT.stub(&site(code, false), TO).unwrap();
+            let all = decoded(&stub).into_iter();
+            let number =
+                all.filter(|i| i.code() == Code::Mov_r32_imm32 && i.immediate32() & 9 == 9);
+            number.map(|i| i.immediate32()).collect::<Vec<u32>>()
+        };
+        assert_eq!(numbers(&[0x90, 0xc3]), [9]);
+        // jmp +0x100
+        assert_eq!(numbers(&[0xe9, 0, 1, 0, 0]), [9 | LEAVES_BY_JUMP]);
+    }
+
+    #[test]
+    fn arguments_are_saved_where_the_runtime_reads_them() {
+        // runtime.c: rdi at rsp - 48, rsi at - 40, rdx at - 32, rax at - 8.
+        let saves = Decoder::with_ip(64, &SAVE, AT, DecoderOptions::NONE).into_iter();
+        let pushes = saves.filter(|i| i.code() == Code::Push_r64);
+        let order: Vec<Register> = pushes.map(|i| i.op0_register()).collect();
+        let at = |register| order.iter().rposition(|r| *r == register).unwrap() * 8 + 8;
+        assert_eq!((at(Register::RDX), at(Register::RSI)), (32, 40));
+        assert_eq!(at(Register::RDI), 48);
+        assert_eq!(order[0], Register::RAX);
     }
 
     #[test]

@@ -17,6 +17,10 @@ pub const FUNCTION_ROWS: usize = 8;
 pub const FUNCTIONS: usize = 65536;
 /// Timed calls of a thread that may be open at once.
 pub const DEPTH: usize = 4096;
+/// File descriptors of a thread that are told apart.
+pub const FILES: usize = 512;
+/// Of the number of a function that is left: by a jump to another one.
+pub const LEAVES_BY_JUMP: u32 = 0x8000_0000;
 
 /// Key of a column that was never used.
 pub const KEY_FREE: u64 = 0;
@@ -25,16 +29,41 @@ pub const KEY_CLEARED: u64 = 1;
 /// Key of a column whose thread has ended.
 pub const KEY_RETIRED: u64 = 2;
 
+/// Gate of a row: the thread is inside the function of [`Row::within`].
+pub const WITHIN: u8 = 1;
+/// Gate of a row: the call returns into [`Row::caller_from`]..[`Row::caller_to`].
+pub const CALLER: u8 = 2;
+/// Gate of a row: the thread holds a lock that the agent watches.
+pub const HOLDING: u8 = 4;
+
 /// What is counted in a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Row {
-    /// Row that must be open, [`NONE`] = counted always.
+    /// Row that must be open.
     pub within: u16,
     /// Changes with every insertion.
     pub generation: u16,
+    /// A call is counted if all of them are open.
+    pub gates: u8,
+    /// Bytes that a call asks for: [`crate::Bytes`], 0 = none.
+    pub bytes: u8,
+    /// What a call does to the file descriptor that is its first argument: [`crate::Io`], 0 = none.
+    pub io: u8,
+    /// Which of the agent's counts of held locks.
+    pub held_slot: u8,
+    /// Counts of another epoch are out of date.
+    pub held_epoch: u32,
+    /// Rows of one group count into the same files.
+    pub io_group: u32,
+    /// Of the thread's counts of held locks, from its thread pointer.
+    pub held_offset: i64,
+    /// First address that a call must return to.
+    pub caller_from: u64,
+    /// Behind the last one.
+    pub caller_to: u64,
     /// 0.
-    pub reserved: [u16; 2],
+    pub reserved: [u64; 3],
 }
 
 /// Of a row of a function: its exits are patched, so that calls can be timed.
@@ -140,8 +169,49 @@ pub struct ColumnHead {
     pub base_ticks: u64,
     /// Reads of the CPU clock that asked the kernel.
     pub cpu_resyncs: u64,
+    /// Calls on file descriptors for which there was no [`File`].
+    pub lost_files: u64,
     /// 0.
-    pub reserved: [u64; 9],
+    pub reserved: [u64; 8],
+}
+
+/// What a thread did to a file descriptor in the rows of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct File {
+    /// [`File::group`] and [`File::descriptor`]; 0 = free.
+    pub key: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Calls that read.
+    pub reads: u64,
+    /// Bytes that they have read.
+    pub read_bytes: u64,
+    /// Calls that write.
+    pub writes: u64,
+    /// Bytes that they have written.
+    pub write_bytes: u64,
+    /// Other calls.
+    pub others: u64,
+    /// Time in all of them without the CPU, nanoseconds; without a CPU clock all time.
+    pub wait_ns: u64,
+    /// 0.
+    pub reserved_tail: u64,
+}
+
+/// Groups of rows that count into files.
+pub const IO_GROUPS: u32 = 256;
+
+impl File {
+    /// The group of rows.
+    pub fn group(&self) -> u32 {
+        self.key >> 24
+    }
+
+    /// The file descriptor; `None` = it is free.
+    pub fn descriptor(&self) -> Option<u32> {
+        (self.key & 0xff_ffff).checked_sub(1)
+    }
 }
 
 const PAGE: u64 = 4096;
@@ -160,6 +230,8 @@ pub struct Entry {
     pub children: u64,
     /// CPU time there.
     pub children_cpu: u64,
+    /// File descriptor, of a row that counts into files.
+    pub descriptor: u64,
     /// The function's number.
     pub function: u32,
     /// The row, perhaps with [`NOTED`].
@@ -197,7 +269,17 @@ pub fn column_at(columns: u64, column: u64) -> u64 {
 
 /// Bytes of a column.
 pub fn column_bytes() -> u64 {
-    returned_at(ROWS as u32).next_multiple_of(PAGE)
+    (files_at() + (FILES * size_of::<File>()) as u64).next_multiple_of(PAGE)
+}
+
+/// Offset of the bytes that calls in a row have asked for, a `u64`, in its column.
+pub fn bytes_at(row: u32) -> u64 {
+    returned_at(ROWS as u32) + u64::from(row) * 8
+}
+
+/// Offset of the [`File`]s in their column, [`FILES`] of them.
+pub fn files_at() -> u64 {
+    bytes_at(ROWS as u32)
 }
 
 /// Offset of the [`Entry`]s in their column, [`DEPTH`] of them, the outermost first.
@@ -222,18 +304,37 @@ pub fn table_bytes(columns: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::FromZeros;
+
     use super::*;
+
+    #[test]
+    fn a_file_tells_its_group_and_descriptor() {
+        let file = |key| File {
+            key,
+            ..File::new_zeroed()
+        };
+        let of = |key| (file(key).group(), file(key).descriptor());
+        assert_eq!(of(0), (0, None));
+        assert_eq!(of(1), (0, Some(0)));
+        assert_eq!(of(0x0300_0008), (3, Some(7)));
+    }
 
     #[test]
     fn layout_is_that_of_the_runtime() {
         // runtime.c asserts the same.
-        assert_eq!((row_at(0), size_of::<Row>()), (128, 8));
+        assert_eq!((row_at(0), size_of::<Row>()), (128, 64));
         assert_eq!((size_of::<FunctionRows>(), size_of::<Value>()), (16, 64));
-        assert_eq!(keys_at(), 128 + 1024 * 8 + 65536 * 16);
-        assert_eq!((size_of::<ColumnHead>(), size_of::<Entry>()), (128, 48));
-        assert_eq!(value_at(0), 128 + 4096 * 48);
+        assert_eq!(keys_at(), 128 + 1024 * 64 + 65536 * 16);
+        assert_eq!((size_of::<ColumnHead>(), size_of::<Entry>()), (128, 56));
+        assert_eq!(value_at(0), 128 + 4096 * 56);
         assert_eq!(returned_at(0), value_at(0) + 1024 * 64);
         assert_eq!(size_of::<Returned>(), 264);
+        assert_eq!(bytes_at(0), returned_at(0) + 1024 * 264);
+        assert_eq!(
+            (files_at(), size_of::<File>()),
+            (bytes_at(0) + 1024 * 8, 64)
+        );
         assert_eq!(column_bytes() % PAGE, 0);
         assert_eq!(column_at(64, 0) % PAGE, 0);
     }

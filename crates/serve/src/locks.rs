@@ -124,6 +124,7 @@ mod tests {
                 address: *address,
                 kind: "mutex".into(),
                 role: Role::Lock,
+                has_holder: true,
                 name: (*name).into(),
                 sites: Vec::new(),
             });

@@ -92,8 +92,12 @@ pub(crate) fn family_of(request: &Request) -> Option<Family> {
         Metric::Hold => Family::LockHold,
         Metric::RunQueue => Family::ThreadRunQueue,
         Metric::Blocked => Family::ThreadBlocked,
-        Metric::RunQueueMean | Metric::Switches | Metric::ReadBytes | Metric::WriteBytes => {
-            return None;
-        }
+        Metric::RunQueueMean
+        | Metric::Switches
+        | Metric::CMetric
+        | Metric::ReadBytes
+        | Metric::WriteBytes
+        | Metric::IoWait
+        | Metric::AllocatedBytes => return None,
     })
 }

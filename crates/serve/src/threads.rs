@@ -218,6 +218,7 @@ mod tests {
             cpu_ns: Some(cpu_ns),
             run_queue_ns: Some(0),
             switches: Some(0),
+            cmetric_ns: None,
             read_bytes: None,
             write_bytes: None,
         }

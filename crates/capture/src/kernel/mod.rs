@@ -7,7 +7,7 @@
 
 pub(crate) mod bpf;
 mod code;
-mod descriptors;
+pub(crate) mod descriptors;
 mod ears;
 mod goroutines;
 mod images;

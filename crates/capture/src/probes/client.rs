@@ -5,7 +5,7 @@ use std::io::{self, BufReader};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use convoy_inject::{detach, Owner, Probes};
-use convoy_probes::{Counts, Inserted, Probe, Refusal};
+use convoy_probes::{Also, Counts, Inserted, Probe, Refusal};
 
 use super::uprobe::Uprobes;
 use super::wire::{receive, send, Reply, Request};
@@ -72,7 +72,7 @@ impl ProbeClient {
     /// Asks the kernel to count calls where nothing can be patched; it may refuse.
     fn or_uprobe(&mut self, answer: Inserted, probe: &Probe) -> Inserted {
         match answer {
-            Inserted::No { why } if probe.within.is_none() => {
+            Inserted::No { why } if !probe.is_gated() && probe.also == Also::Nothing => {
                 match self.uprobes.insert(self.pid, probe) {
                     Ok(call_ns) => Inserted::Uprobe { why, call_ns },
                     Err(_) => Inserted::No { why },
@@ -102,16 +102,12 @@ impl ProbeClient {
     /// # Errors
     /// The process is gone.
     pub fn read(&mut self) -> Result<Counts, Refusal> {
-        match self.ask(&Request::Read)? {
-            Reply::Counts { cells, lost_calls } => Ok(Counts {
-                cells: cells
-                    .into_iter()
-                    .map(Into::into)
-                    .chain(self.uprobes.read())
-                    .collect(),
-                lost_calls,
-            }),
-            other => Err(self.unexpected(other)),
+        match self.ask(&Request::Read)?.counts() {
+            Ok(mut counts) => {
+                counts.cells.extend(self.uprobes.read());
+                Ok(counts)
+            }
+            Err(other) => Err(self.unexpected(other)),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::io::{self, Read, Write};
 
-use convoy_probes::{Cell, Counts, Inserted, Probe, Refusal};
+use convoy_probes::{Cell, Counts, FileCell, Inserted, Probe, Refusal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,9 @@ pub(crate) enum Reply {
     Inserted(Vec<Inserted>),
     Counts {
         cells: Vec<WireCell>,
+        files: Vec<FileCell>,
         lost_calls: u64,
+        lost_files: u64,
     },
     Refused(Refusal),
 }
@@ -44,6 +46,7 @@ pub(crate) struct WireCell {
     returned_ns: u64,
     /// Bucket, calls.
     histogram: Vec<(u8, u32)>,
+    bytes: u64,
 }
 
 impl From<&Cell> for WireCell {
@@ -61,6 +64,27 @@ impl From<&Cell> for WireCell {
             skipped: c.skipped,
             returned_ns: c.returned_ns,
             histogram: buckets.map(|(bucket, n)| (bucket as u8, *n)).collect(),
+            bytes: c.bytes,
+        }
+    }
+}
+
+impl Reply {
+    /// What was counted, if this is a reading.
+    pub fn counts(self) -> Result<Counts, Self> {
+        match self {
+            Self::Counts {
+                cells,
+                files,
+                lost_calls,
+                lost_files,
+            } => Ok(Counts {
+                cells: cells.into_iter().map(Into::into).collect(),
+                files,
+                lost_calls,
+                lost_files,
+            }),
+            other => Err(other),
         }
     }
 }
@@ -76,6 +100,7 @@ impl From<WireCell> for Cell {
             inside: c.inside,
             skipped: c.skipped,
             returned_ns: c.returned_ns,
+            bytes: c.bytes,
             ..Self::new(c.tid, c.row)
         };
         for (bucket, n) in c.histogram {
@@ -91,7 +116,9 @@ impl From<&Counts> for Reply {
     fn from(counts: &Counts) -> Self {
         Self::Counts {
             cells: counts.cells.iter().map(Into::into).collect(),
+            files: counts.files.clone(),
             lost_calls: counts.lost_calls,
+            lost_files: counts.lost_files,
         }
     }
 }
@@ -138,22 +165,28 @@ mod tests {
         cell.histogram[12] = 4;
         let mut pipe = Vec::new();
         cell.returned_ns = 8;
+        cell.bytes = 77;
         let counts = Counts {
             cells: vec![cell],
+            files: vec![FileCell {
+                tid: 7,
+                group: 2,
+                descriptor: 3,
+                read_bytes: 4096,
+                write_bytes: 0,
+                wait_ns: 9,
+            }],
             lost_calls: 6,
+            lost_files: 1,
         };
         send(&mut pipe, &Reply::from(&counts)).unwrap();
         let first = pipe.len();
-        let Ok(Reply::Counts { cells, lost_calls }) = receive(&mut &pipe[..]) else {
-            panic!("another reply")
-        };
-        let cells = cells.into_iter().map(Cell::from).collect();
-        assert_eq!(Counts { cells, lost_calls }, counts);
+        let reply: Reply = receive(&mut &pipe[..]).unwrap();
+        assert_eq!(reply.counts().unwrap(), counts);
         let probe = Probe {
-            row: 1,
-            function: 16..32,
-            measure: Measure::Time,
             within: Some(2),
+            caller: Some(5..9),
+            ..Probe::new(1, 16..32, Measure::Time)
         };
         send(&mut pipe, &Request::Insert(vec![probe.clone()])).unwrap();
         let mut rest = &pipe[first..];

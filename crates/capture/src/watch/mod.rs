@@ -2,10 +2,11 @@
 //! shared memory, and the rest comes from /proc.
 
 mod find;
+mod held_locks;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use convoy_profile::{Exit, Meta, Process, Profile};
 
@@ -16,6 +17,8 @@ use crate::poll::Seen;
 use crate::procfs::{self, SchedStat};
 use crate::recorder::agent_collector;
 use crate::session;
+
+pub use held_locks::HeldLocks;
 
 /// With more threads than this, what changes slowly (names, switches) is not asked for at every reading.
 const FEW_THREADS: usize = 200;
@@ -115,6 +118,11 @@ impl Watch {
         };
         watch.look_for_members();
         watch
+    }
+
+    /// The directory of the tables.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Reads everything once.

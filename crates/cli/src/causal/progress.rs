@@ -384,11 +384,7 @@ fn probes_of(functions: &Functions, point: &Point, row: u32) -> Result<Vec<Probe
     };
     let copies = functions.find(&focus);
     let copies = copies.map_err(|e| reason::no_point(&point.to_string(), &e.found, &e.fix))?;
-    let probe = |function: convoy_live::Function| Probe {
-        row,
-        function: function.addresses,
-        measure: Measure::Calls,
-        within: None,
-    };
+    let probe =
+        |function: convoy_live::Function| Probe::new(row, function.addresses, Measure::Calls);
     Ok(copies.into_iter().map(probe).collect())
 }

@@ -13,12 +13,14 @@ use crate::shape::Shape;
 
 const ABOUT: &str = "\
 Measures parts of a running program: calls and time of functions, CPU time of threads, waits at
-locks. What is measured is chosen while it runs, and taken out again at the end.
+locks and for files. What is measured is chosen while it runs, and taken out again at the end.
 
 Examples:
   convoy live 4242 --metric 'calls{function=\"compress\"}' --for 30s --format json
   convoy live 4242 --metric 'wall{function=\"compress\", thread=\"pool-*\"}'
   convoy live 4242 --metric 'cpu{function=\"*\", in=\"compress\"}'   which callee takes the time
+  convoy live 4242 --metric 'cpu{function=\"put\", holding=\"cache_lock\"}' --agent=auto
+  convoy live 4242 --metric 'io_wait{file=\"*.log\"}'
   convoy live 4242                              choose on the screen
   convoy live 4242 --metric cpu --for 30s -o run.convoy    keep the curves for convoy report
   convoy live -- ./server                       the same from the start
@@ -29,8 +31,8 @@ const METRICS: &str = "\
 Metrics of a function: calls, wall, wall_exclusive, cpu, cpu_exclusive, duration_mean, duration_p50,
 duration_p99, inside. Of a lock: acquisitions, contended, wait, hold; of other objects: wait,
 condition_wait, barrier_wait, semaphore_wait. Of threads: cpu, run_queue, run_queue_mean, switches,
-blocked, read_bytes, write_bytes. Of the program: allocations, exceptions. docs/live.md has their
-units and meanings.";
+blocked, cmetric, read_bytes, write_bytes. Of files: io_wait, read_bytes, write_bytes. Of the
+program: allocations, allocated_bytes, exceptions. docs/live.md has their units and meanings.";
 
 /// `convoy live`.
 #[derive(Debug, Args)]
@@ -46,8 +48,9 @@ pub struct Live {
 
     /// Metric and focus: METRIC{KEY="VALUE", ...}; may be given several times
     ///
-    /// Keys: function, module, in (only while inside that function), thread and group (with * and
-    /// ?), lock, process. function="*" with in="f" measures f and each function that it calls.
+    /// Keys: function, module, caller (function or file:line), in (only while inside that
+    /// function), holding (only while that lock is held), thread and group (with * and ?), lock,
+    /// file, process. function="*" with in="f" measures f and each function that it calls.
     /// Without this, the screen asks; in a file, the CPU time of the program is
     /// written.
     #[arg(short, long, value_name = "METRIC{FOCUS}")]

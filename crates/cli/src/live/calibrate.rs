@@ -113,12 +113,7 @@ fn with_probes() -> Option<Prices> {
     let mut probes = LazyProbes::new(pid, Instant::now());
     let bare = running.call_ns()?;
     let mut with = |row: u32, measure: Measure| {
-        let probe = Probe {
-            row,
-            function: function.addresses.clone(),
-            measure,
-            within: None,
-        };
+        let probe = Probe::new(row, function.addresses.clone(), measure);
         let answers = probes.insert(&[probe]).ok()?;
         let ns = running.call_ns()?;
         probes.remove(&[row]).ok()?;

@@ -47,7 +47,7 @@ pub fn first(mut all: Vec<Request>) -> (Vec<Request>, usize) {
 }
 
 fn threads_of(focus: &Focus) -> Focus {
-    let keys = [Key::Group, Key::Thread].into_iter();
+    let keys = [Key::Holding, Key::Group, Key::Thread].into_iter();
     keys.filter_map(|key| Some((key, focus.get(key)?)))
         .fold(Focus::new(), |all, (key, value)| all.with(key, value))
 }

@@ -2,17 +2,24 @@
 
 use std::time::{Duration, Instant};
 
+use convoy_capture::OpenFiles;
 use convoy_live::{
-    Changes, CurveId, Governor, Notice, Prices, Probes, Refusal, Request, Session, Subject,
+    Changes, CurveId, Governor, Holding, Invalid, Key, Metric, Notice, Place, Prices, Probes,
+    Refusal, Request, Session, Subject,
 };
 
 use super::calibrate;
 use super::callees;
 use super::functions::Functions;
+use super::holding::Held;
 use super::kept::Kept;
+use super::place;
 use super::probes::LazyProbes;
 use super::readers::{Locks, Threads};
 use crate::message::Message;
+
+/// How a process gets the agent.
+const WITH_AGENT: &str = "put it in with --agent=auto, or start the program under convoy";
 
 /// A moment is not missed by more than this.
 const TICK: Duration = Duration::from_millis(20);
@@ -36,6 +43,9 @@ pub struct Engine {
     probes: LazyProbes,
     threads: Threads,
     locks: Option<Locks>,
+    /// Since a focus has named locks by `holding`.
+    held: Option<Held>,
+    files: OpenFiles,
     functions: Option<Functions>,
     has_prices: bool,
     began: Instant,
@@ -61,6 +71,8 @@ impl Engine {
             probes: LazyProbes::new(pid, began),
             threads: Threads::of(pid),
             locks,
+            held: None,
+            files: OpenFiles::of(pid),
             functions: None,
             has_prices: false,
             began,
@@ -90,6 +102,11 @@ impl Engine {
     /// The name of the process.
     pub fn process(&self) -> &str {
         self.threads.process()
+    }
+
+    /// Files, pipes and sockets that the process has open.
+    pub fn open_files(&mut self) -> Vec<(u32, String)> {
+        self.files.read()
     }
 
     /// The process.
@@ -184,47 +201,59 @@ impl Engine {
         let refused = |found: String, fix: String| {
             Message::new(found, format!("{request} is not measured"), fix)
         };
-        let (mut functions, mut outer) = (Vec::new(), None);
+        let mut place = Place::default();
         if request.subject().is_probed() {
             let known = self.functions()?;
-            functions = known
-                .measured(&request)
-                .map_err(|e| refused(e.found, e.fix))?;
-            outer = known
-                .find_outer(&request.focus)
-                .map_err(|e| refused(e.found, e.fix))?;
-        }
-        if let Some(known) = &self.functions {
-            functions
-                .iter()
-                .chain(&outer)
-                .for_each(|f| known.keep_code(f));
+            place = place::of(known, &request).map_err(|e| refused(e.found, e.fix))?;
+            let probed = place.functions.iter().chain(&place.within);
+            probed.for_each(|f| known.keep_code(f));
         }
         if request.subject() == Subject::Lock && self.locks.is_none() {
-            return Err(refused(
-                format!(
-                    "process {} does not carry the agent, which counts locks",
-                    self.pid
-                ),
-                "put it in with --agent=auto, or start the program under convoy".into(),
-            ));
+            return Err(refused(self.no_agent(), WITH_AGENT.into()));
         }
-        if request.metric.needs_io() {
+        if let Some(pattern) = request.focus.get(Key::Holding) {
+            let holding = self.holding(pattern);
+            place.holding = Some(holding.map_err(|e| refused(e.found, e.fix))?);
+        }
+        if request.subject() == Subject::Thread && request.metric.needs_io() {
             self.threads.read_io();
+        }
+        if request.metric == Metric::CMetric {
+            self.threads.sample_criticality();
         }
         if request.subject().is_probed() && !self.has_prices {
             self.session.set_prices(calibrate::prices());
             self.has_prices = true;
         }
         self.session
-            .add(
-                &mut self.probes,
-                request.clone(),
-                &functions,
-                outer.as_ref(),
-            )
+            .add(&mut self.probes, request.clone(), &place)
             .map_err(|refusal| refused(refusal.found, refusal.fix))
             .inspect(|_| self.kept.added(self.began.elapsed(), &request))
+    }
+
+    fn no_agent(&self) -> String {
+        let pid = self.pid;
+        format!("process {pid} does not carry the agent, which counts locks")
+    }
+
+    /// The set of the locks that a pattern names; those that are known by now are watched.
+    fn holding(&mut self, pattern: &str) -> Result<Holding, Invalid> {
+        let found = self.no_agent();
+        let locks = self.locks.as_mut();
+        let locks = locks.ok_or_else(|| Invalid::new(found, WITH_AGENT))?;
+        let held = match self.held.take() {
+            Some(held) => held,
+            None => Held::begin(locks.dir(), self.pid)
+                .map_err(|found| Invalid::new(found, "start the program under convoy"))?,
+        };
+        let held = self.held.insert(held);
+        let set = held.set(pattern).ok_or_else(|| {
+            let found = "8 sets of locks were named by holding already";
+            Invalid::new(found, "begin another session")
+        })?;
+        let notices = held.refresh(&locks.read());
+        notices.into_iter().for_each(|n| self.session.notify(n));
+        Ok(set)
     }
 
     /// Ends to measure something. A process that is gone has nothing in it.
@@ -308,6 +337,13 @@ impl Engine {
     fn sample(&mut self, now_ms: u64) -> Result<Changes, Refusal> {
         let threads = self.threads.read();
         let locks = self.locks.as_mut().map(Locks::read);
+        if let (Some(held), Some(reading)) = (&mut self.held, &locks) {
+            let notices = held.refresh(reading);
+            notices.into_iter().for_each(|n| self.session.notify(n));
+        }
+        if self.session.needs_file_names() {
+            self.session.name_files(self.files.read().into_iter());
+        }
         self.session
             .sample(&mut self.probes, now_ms, threads, locks)
     }

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use convoy_live::{matches, near, Code, Focus, Function, Invalid, Key, Request};
+use convoy_live::{matches, near, Code, Focus, Function, Invalid, Key};
 use convoy_profile::Module;
 use convoy_symbols::{
     demangle, inlined_into, line_ranges, list_functions, ListedFunction, Options,
@@ -100,49 +100,17 @@ impl Functions {
         self.named(name, focus.get(Key::Module))
     }
 
-    /// The functions that are measured for a request.
-    ///
-    /// # Errors
-    /// There is none, or more than one is meant.
-    pub fn measured(&self, request: &Request) -> Result<Vec<Function>, Invalid> {
-        let names = request.metric.functions();
-        if names.is_empty() {
-            return self.find(&request.focus);
-        }
-        // Each file may have its own: an allocator takes the place of the C library's.
+    /// The functions of all files that have one of these names in C, each once, under that name.
+    /// Each file may have its own: an allocator takes the place of the C library's.
+    pub fn named_in_c(&self, names: &[&str]) -> Vec<Function> {
         let mut all: Vec<Function> = Vec::new();
         for file in &self.files {
-            let functions = file.functions().iter();
-            let is_meant =
-                |f: &&ListedFunction| names.iter().any(|n| f.names.iter().any(|m| m == n));
-            let functions = functions.filter(is_meant);
-            all.extend(functions.map(|f| file.function(f, file.label(f))));
+            for listed in file.functions() {
+                let name = names.iter().find(|n| listed.names.iter().any(|m| m == *n));
+                all.extend(name.map(|name| file.function(listed, (*name).to_owned())));
+            }
         }
-        match all.is_empty() {
-            false => Ok(all),
-            true => Err(Invalid::new(
-                format!("no file of the process has {}", names.join(", ")),
-                "it may have its own way to do that, or load one later: name a function instead",
-            )),
-        }
-    }
-
-    /// The function that a focus is confined to by `in`.
-    ///
-    /// # Errors
-    /// There is none, or more than one is meant.
-    pub fn find_outer(&self, focus: &Focus) -> Result<Option<Function>, Invalid> {
-        let Some(name) = focus.get(Key::In) else {
-            return Ok(None);
-        };
-        let mut found = self.named(name, None)?;
-        match found.len() {
-            1 => Ok(found.pop()),
-            n => Err(Invalid::new(
-                format!("in=\"{name}\" stands for {n} copies of the function"),
-                format!("name one of them: {}", places(&found)),
-            )),
-        }
+        all
     }
 
     /// All functions of each file, by name.
@@ -275,7 +243,7 @@ impl Functions {
         self.files.iter().map(CodeFile::name)
     }
 
-    fn named(&self, name: &str, module: Option<&str>) -> Result<Vec<Function>, Invalid> {
+    pub(super) fn named(&self, name: &str, module: Option<&str>) -> Result<Vec<Function>, Invalid> {
         let files: Vec<&CodeFile> = self
             .files
             .iter()
@@ -518,7 +486,7 @@ fn last_part(name: &str) -> &str {
     name.rsplit("::").next().unwrap_or(name)
 }
 
-fn places(functions: &[Function]) -> String {
+pub(super) fn places(functions: &[Function]) -> String {
     let places = functions.iter().take(NAMED);
     let places: Vec<String> = places
         .map(|f| format!("{:#x} in {}", f.addresses.start, f.module))

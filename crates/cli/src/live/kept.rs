@@ -196,7 +196,9 @@ mod tests {
         });
         let mut probes = super::super::probes::LazyProbes::new(0, std::time::Instant::now());
         let request = "cpu".parse().unwrap();
-        let id = session.add(&mut probes, request, &[], None).unwrap();
+        let id = session
+            .add(&mut probes, request, &convoy_live::Place::default())
+            .unwrap();
         for t in 0..=2_u64 {
             let thread = |tid: u32| convoy_live::Thread {
                 tid,
@@ -209,6 +211,7 @@ mod tests {
                 cpu_ns: Some(t * u64::from(tid) * 10_000_000),
                 run_queue_ns: None,
                 switches: None,
+                cmetric_ns: None,
                 read_bytes: None,
                 write_bytes: None,
             };

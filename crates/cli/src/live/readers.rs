@@ -1,6 +1,8 @@
 //! Threads and locks of a process, as sessions take them.
 
-use convoy_capture::{ThreadReader, Watch};
+use std::path::{Path, PathBuf};
+
+use convoy_capture::{CriticalitySampler, ThreadReader, Watch};
 use convoy_live::{group_of, Lock, LockReading, LockSums, Role, Snapshot, Thread};
 use convoy_model::{is_lock_by_type, FutexOf, Model, Object, ObjectId};
 use convoy_profile::{ObjectKind, Op};
@@ -13,6 +15,7 @@ pub struct Threads {
     pid: u32,
     process: String,
     reader: ThreadReader,
+    criticality: Option<CriticalitySampler>,
 }
 
 impl Threads {
@@ -23,6 +26,7 @@ impl Threads {
             pid,
             process: comm.trim_end().to_owned(),
             reader: ThreadReader::new(pid),
+            criticality: None,
         }
     }
 
@@ -49,6 +53,12 @@ impl Threads {
         self.reader.read_io();
     }
 
+    /// Samples the states of all threads from now on, for their CMetric.
+    pub fn sample_criticality(&mut self) {
+        let begin = || CriticalitySampler::begin(self.pid);
+        self.criticality.get_or_insert_with(begin);
+    }
+
     /// Threads that are there now.
     pub fn read(&mut self) -> Snapshot {
         let readings = self.reader.read().into_iter();
@@ -63,6 +73,7 @@ impl Threads {
             cpu_ns: reading.cpu_ns,
             run_queue_ns: reading.run_queue_ns,
             switches: reading.switches,
+            cmetric_ns: self.criticality.as_ref().map(|c| c.ns(reading.tid)),
             read_bytes: reading.io.map(|io| io.read_bytes),
             write_bytes: reading.io.map(|io| io.write_bytes),
         });
@@ -76,6 +87,8 @@ impl Threads {
 /// Reads the agent's tables.
 #[derive(Debug)]
 pub struct Locks {
+    /// Where its tables are.
+    dir: PathBuf,
     source: convoy_top::Live,
 }
 
@@ -83,8 +96,14 @@ impl Locks {
     /// Of a process with the agent.
     pub fn new(watch: Watch) -> Self {
         Self {
+            dir: watch.dir().to_owned(),
             source: convoy_top::Live::new(watch),
         }
+    }
+
+    /// The directory of the agent's tables.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// All locks, and what their threads did since the start.
@@ -119,11 +138,19 @@ fn reading(model: &Model) -> LockReading {
             address: object.addr,
             kind: names::kind(object.kind).into(),
             role: role(object),
+            has_holder: has_holder(object.kind),
             name: names::object(object),
             sites,
         });
     }
     all
+}
+
+/// Whether the agent sees who acquires and releases it: futexes are seen by their waits only.
+fn has_holder(kind: ObjectKind) -> bool {
+    use ObjectKind::{Mutex, OmpCritical, OmpLock, RwLock, Spin};
+
+    matches!(kind, Mutex | RwLock | Spin | OmpLock | OmpCritical)
 }
 
 fn role(object: &Object) -> Role {

@@ -78,12 +78,8 @@ impl Measurement for OnScreen<'_> {
     }
 
     fn files(&mut self) -> Vec<String> {
-        let dir = format!("/proc/{}/fd", self.engine.pid());
-        let open = std::fs::read_dir(dir).into_iter().flatten().flatten();
-        let names = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
-        let names: BTreeSet<String> = names
-            .map(|name| name.to_string_lossy().into_owned())
-            .collect();
+        let open = self.engine.open_files().into_iter();
+        let names: BTreeSet<String> = open.map(|(_, name)| name).collect();
         names.into_iter().collect()
     }
 

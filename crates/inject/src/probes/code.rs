@@ -7,7 +7,7 @@ use std::ops::Range;
 use convoy_probes::relocate::{near_jump, PATCH_BYTES};
 use convoy_probes::sites::{choose, Site};
 use convoy_probes::stub::Context;
-use convoy_probes::{table, Module};
+use convoy_probes::{table, FastCount, Module, FAST_COUNT_BYTES};
 
 use super::area::{bytes_for, stub_bytes, Area, Patch, Session};
 use super::borrow::map_code;
@@ -62,6 +62,8 @@ pub(super) struct Code {
     functions: HashMap<u64, KnownFunction>,
     /// Starts by number.
     by_number: Vec<u64>,
+    /// How calls of a function are counted that is not timed.
+    fast: Option<FastCount>,
     areas: Vec<Area>,
     /// Modules that no more areas can be mapped for, and why: asking again would stop a thread for
     /// each function.
@@ -77,10 +79,16 @@ impl Code {
             modules: Vec::new(),
             functions: HashMap::new(),
             by_number: Vec::new(),
+            fast: None,
             areas: Vec::new(),
             no_room: HashMap::new(),
             taken: BTreeMap::new(),
         }
+    }
+
+    /// The table is there.
+    pub fn counts_into(&mut self, columns: u64, tid_offset: i64) {
+        self.fast = FastCount::of(columns, tid_offset);
     }
 
     pub fn areas(&self) -> &[Area] {
@@ -181,7 +189,13 @@ impl Code {
                 Ok(exits) => {
                     let all = std::iter::once(&exits.entry).chain(&exits.others);
                     let all: Vec<&Site> = all.collect();
-                    match self.patches(memory, (found, session), module, &all, (start, number))? {
+                    match self.patches(
+                        memory,
+                        (found, session),
+                        module,
+                        &all,
+                        (start, number, None),
+                    )? {
                         Ok(mut patches) => {
                             let entry = patches.remove(0);
                             Ok((entry, patches))
@@ -194,7 +208,8 @@ impl Code {
         let mut calls = None;
         if !matches!(timed, Some(Ok(_))) {
             let one = [&sites.entry];
-            match self.patches(memory, (found, session), module, &one, (start, number))? {
+            let about = (start, number, self.fast);
+            match self.patches(memory, (found, session), module, &one, about)? {
                 Ok(mut patches) => calls = patches.pop(),
                 Err(why) => return Ok(Err(why)),
             }
@@ -228,7 +243,7 @@ impl Code {
         (found, session): (&Found, &Session),
         module: usize,
         sites: &[&Site],
-        (start, number): (u64, u32),
+        (start, number, fast): (u64, u32, Option<FastCount>),
     ) -> Result<Result<Vec<Patch>, String>, Refusal> {
         let width = PATCH_BYTES as u64;
         for site in sites {
@@ -243,7 +258,9 @@ impl Code {
             .iter()
             .map(|site| {
                 let exits = site.steps.iter().filter(|s| s.is_exit).count() as u64 + 1;
-                stub_bytes(exits * MAX_CALL_BYTES + site.steps.len() as u64 * MAX_STEP_BYTES)
+                let count = fast.map_or(0, |_| FAST_COUNT_BYTES);
+                let steps = site.steps.len() as u64 * MAX_STEP_BYTES;
+                stub_bytes(count + exits * MAX_CALL_BYTES + steps)
             })
             .sum();
         let area = match self.area(memory, (found, session), module, needed)? {
@@ -272,6 +289,7 @@ impl Code {
                 runtime: area.runtime(),
                 table: session.table,
                 function: number,
+                fast,
             };
             let stub = match context.stub(site, at) {
                 Ok(stub) if stub.code.len() as u64 <= room => stub,

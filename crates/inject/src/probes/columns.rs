@@ -1,18 +1,19 @@
 //! Values of the table: one column a thread, also those of threads that have ended.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
+use std::ops::Range;
 
 use convoy_probes::table::{
-    column_at, entries_at, first_column, keys_at, returned_at, value_at, ColumnHead, Entry,
-    Returned, Value, DEPTH, KEY_CLEARED, KEY_FREE, KEY_RETIRED, ROWS,
+    bytes_at, column_at, entries_at, first_column, keys_at, returned_at, value_at, ColumnHead,
+    Entry, Returned, Value, DEPTH, KEY_CLEARED, KEY_FREE, KEY_RETIRED, ROWS,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::cpu_clock;
+use super::{cpu_clock, files};
 use crate::memory::Memory;
 use crate::namespace::Numbers;
-use convoy_probes::Cell;
+use convoy_probes::{Also, Cell, Counts, FileCell, Probe};
 
 /// Where the table is.
 #[derive(Debug, Clone, Copy)]
@@ -29,8 +30,30 @@ pub(super) struct Now {
     pub has_cpu_clock: bool,
 }
 
+/// What is to be read of a row in use.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Counted {
+    is_timed: bool,
+    has_bytes: bool,
+    /// Files that its calls are counted into.
+    pub io_group: Option<u8>,
+}
+
+impl Counted {
+    pub fn of(probe: &Probe, is_timed: bool) -> Self {
+        Self {
+            is_timed,
+            has_bytes: matches!(probe.also, Also::Bytes(_)),
+            io_group: match probe.also {
+                Also::Io(_, group) if is_timed => Some(group),
+                _ => None,
+            },
+        }
+    }
+}
+
 impl Now {
-    fn ns(self, ticks: u64) -> u64 {
+    pub fn ns(self, ticks: u64) -> u64 {
         (ticks as f64 * self.ns_per_tick) as u64
     }
 }
@@ -41,6 +64,8 @@ pub(super) struct Columns {
     numbers: Numbers,
     /// Last results: times must not go back.
     last: HashMap<(u32, u32), Times>,
+    /// Of threads that have ended.
+    lost_files: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -119,17 +144,42 @@ impl Table {
         Ok(None)
     }
 
-    /// Sets these rows to 0 in all columns. All threads must be stopped.
-    pub fn clear_rows(&self, memory: &Memory, rows: &[u32]) -> io::Result<()> {
-        for (column, _) in self.used(memory) {
+    /// Sets these rows to 0 in all columns, those with times (`true`) and those without. All threads
+    /// must be stopped: neighbours are written at once.
+    pub fn clear_rows(&self, memory: &Memory, rows: &BTreeMap<u32, bool>) -> io::Result<()> {
+        let runs = runs(rows);
+        let longest = runs.iter().map(|(run, _)| run.len()).max().unwrap_or(0);
+        let zeros = vec![0; longest * size_of::<Returned>()];
+        // Columns that are free again, too: the next thread goes on with what is there.
+        let keys = (0..).zip(self.keys(memory));
+        for (column, _) in keys.filter(|(_, key)| *key != KEY_FREE) {
             let at = self.column_at(column);
-            for row in rows {
-                memory.put(at + value_at(*row), &Value::default())?;
-                memory.put(at + returned_at(*row), &Returned::NONE)?;
+            for (run, has_times) in &runs {
+                memory.write(
+                    at + value_at(run.start),
+                    &zeros[..run.len() * size_of::<Value>()],
+                )?;
+                memory.write(at + bytes_at(run.start), &zeros[..run.len() * 8])?;
+                if *has_times {
+                    let length = run.len() * size_of::<Returned>();
+                    memory.write(at + returned_at(run.start), &zeros[..length])?;
+                }
             }
         }
         Ok(())
     }
+}
+
+/// Rows that are next to each other and alike.
+fn runs(rows: &BTreeMap<u32, bool>) -> Vec<(Range<u32>, bool)> {
+    let mut runs: Vec<(Range<u32>, bool)> = Vec::new();
+    for (row, has_times) in rows {
+        match runs.last_mut() {
+            Some((run, times)) if run.end == *row && times == has_times => run.end += 1,
+            _ => runs.push((*row..*row + 1, *has_times)),
+        }
+    }
+    runs
 }
 
 /// What one thread did.
@@ -166,6 +216,7 @@ impl Columns {
         Self {
             numbers: Numbers::of(pid),
             last: HashMap::new(),
+            lost_files: 0,
         }
     }
 
@@ -175,17 +226,19 @@ impl Columns {
     }
 
     /// Reads all columns. That of a thread that has ended is free when its last values are read:
-    /// later readings do not have it. `rows`: those in use, and whether they are timed. `threads`:
-    /// those that are alive.
+    /// later readings do not have it. `rows`: those in use. `threads`: those that are alive.
     pub fn read(
         &mut self,
         (memory, pid): (&Memory, u32),
         table: Table,
-        rows: &HashMap<u32, bool>,
+        rows: &HashMap<u32, Counted>,
         threads: &BTreeSet<u32>,
         now: Now,
-    ) -> io::Result<Vec<Cell>> {
+    ) -> io::Result<Counts> {
         let mut all: HashMap<(u32, u32), Cell> = HashMap::new();
+        let mut of_files: HashMap<(u32, u8, u32), FileCell> = HashMap::new();
+        let mut lost_files = self.lost_files;
+        let has_io = rows.values().any(|row| row.io_group.is_some());
         let mut ended: Vec<(u32, u32)> = Vec::new();
         self.numbers.look(threads);
         for (column, key) in table.used(memory) {
@@ -195,13 +248,24 @@ impl Columns {
                 continue; // just being made
             }
             let tid = self.numbers.here(head.tid);
-            let cells = cells((memory, pid), at, tid, rows, now)?;
+            // Of open calls; read before the values, so that no call counts twice.
+            let cpu = now
+                .has_cpu_clock
+                .then(|| cpu_clock::of_thread(pid, tid))
+                .flatten();
+            let cells = cells(memory, at, tid, rows, (now, cpu))?;
+            lost_files = lost_files.saturating_add(head.lost_files);
+            if has_io {
+                let found = files::cells(memory, Column { at }, tid, rows, (now, cpu))?;
+                found.into_iter().for_each(|f| files::add(&mut of_files, f));
+            }
             if key == KEY_RETIRED {
                 for mut cell in cells {
                     cell.inside = 0;
                     ended.push((cell.tid, cell.row));
                     add(&mut all, cell);
                 }
+                self.lost_files = self.lost_files.saturating_add(head.lost_files);
                 clear_column(memory, at, rows)?;
                 memory.put(table.key_at(column), &KEY_CLEARED)?;
                 continue;
@@ -222,7 +286,12 @@ impl Columns {
         for key in &ended {
             self.last.remove(key);
         }
-        Ok(all)
+        Ok(Counts {
+            cells: all,
+            files: of_files.into_values().collect(),
+            lost_files,
+            ..Counts::default()
+        })
     }
 
     /// A call that ends between two loads, or a better measured frequency, must not take time
@@ -242,36 +311,35 @@ impl Columns {
     }
 }
 
-fn clear_column(memory: &Memory, at: u64, rows: &HashMap<u32, bool>) -> io::Result<()> {
+fn clear_column(memory: &Memory, at: u64, rows: &HashMap<u32, Counted>) -> io::Result<()> {
     for row in rows.keys() {
         memory.put(at + value_at(*row), &Value::default())?;
         memory.put(at + returned_at(*row), &Returned::NONE)?;
+        memory.put(at + bytes_at(*row), &0u64)?;
+    }
+    if rows.values().any(|row| row.io_group.is_some()) {
+        files::clear(memory, Column { at })?;
     }
     memory.put(at, &ColumnHead::new_zeroed())
 }
 
 /// What one column says about the rows in use.
 fn cells(
-    (memory, pid): (&Memory, u32),
+    memory: &Memory,
     at: u64,
     tid: u32,
-    rows: &HashMap<u32, bool>,
-    now: Now,
+    rows: &HashMap<u32, Counted>,
+    (now, cpu): (Now, Option<u64>),
 ) -> io::Result<Vec<Cell>> {
     let most = rows
         .keys()
         .max()
         .map_or(0, |row| (*row as usize + 1).min(ROWS));
-    // Of open calls; read before the values, so that no call counts twice.
-    let cpu = now
-        .has_cpu_clock
-        .then(|| cpu_clock::of_thread(pid, tid))
-        .flatten();
     let mut bytes = vec![0; most * size_of::<Value>()];
     memory.read(at + value_at(0), &mut bytes)?;
     let mut cells = Vec::new();
     for (row, bytes) in (0u32..).zip(bytes.chunks_exact(size_of::<Value>())) {
-        let Some(is_timed) = rows.get(&row) else {
+        let Some(counted) = rows.get(&row) else {
             continue;
         };
         let Ok(value) = Value::read_from_bytes(bytes) else {
@@ -281,7 +349,10 @@ fn cells(
             continue;
         }
         let mut cell = cell(tid, row, &value, (now, cpu));
-        if *is_timed {
+        if counted.has_bytes {
+            cell.bytes = memory.get(at + bytes_at(row))?;
+        }
+        if counted.is_timed {
             let returned: Returned = memory.get(at + returned_at(row))?;
             cell.returned_ns = now.ns(returned.wall);
             cell.histogram = returned.buckets;
@@ -322,5 +393,17 @@ fn add(all: &mut HashMap<(u32, u32), Cell>, cell: Cell) {
         None => {
             all.insert((cell.tid, cell.row), cell);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_are_neighbours_and_alike_are_cleared_at_once() {
+        let rows = BTreeMap::from([(1, false), (2, false), (3, true), (5, true), (6, true)]);
+        assert_eq!(runs(&rows), [(1..3, false), (3..4, true), (5..7, true)]);
+        assert!(runs(&BTreeMap::new()).is_empty());
     }
 }

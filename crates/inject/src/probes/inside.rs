@@ -8,12 +8,12 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use convoy_probes::table::{value_at, Entry, Value, NOTED};
-use convoy_probes::Probe;
+use convoy_probes::{Also, Probe};
 use convoy_unwind::{Files, Placed, Regs, Unwinder};
 
 use super::clock::ticks;
 use super::columns::{Column, Table};
-use super::cpu_clock;
+use super::{cpu_clock, files};
 use crate::all_stopped::AllStopped;
 use crate::memory::Memory;
 use crate::namespace::OwnNumbers;
@@ -33,6 +33,10 @@ pub(super) struct Timed {
     pub row: u32,
     /// Counted only while the thread is inside a function of that row.
     pub within: Option<u32>,
+    /// Counted only if the call returns to one of these addresses.
+    caller: Option<Range<u64>>,
+    /// Counts into files, by a file descriptor.
+    has_io: bool,
 }
 
 /// Looks for open calls.
@@ -50,13 +54,22 @@ impl std::fmt::Debug for Inside {
 }
 
 impl Timed {
-    pub fn of(probe: &Probe, number: u32) -> Self {
-        Self {
+    /// `None` = whether its open calls would have been counted cannot be told: which locks the
+    /// thread held at their entries is not known.
+    pub fn of(probe: &Probe, number: u32) -> Option<Self> {
+        probe.holding.is_none().then(|| Self {
             function: probe.function.clone(),
             number,
             row: probe.row,
             within: probe.within,
-        }
+            caller: probe.caller.clone(),
+            has_io: matches!(probe.also, Also::Io(..)),
+        })
+    }
+
+    fn is_called_from(&self, memory: &Memory, rsp: u64) -> bool {
+        let caller = self.caller.as_ref();
+        caller.is_none_or(|caller| memory.get(rsp).is_ok_and(|back| caller.contains(&back)))
     }
 }
 
@@ -114,7 +127,13 @@ impl Inside {
             let tid = own.of_thread(thread.tid());
             let column = table.column_for(memory, registers.fs_base, tid)?;
             if let Some(column) = column {
-                self.note_thread(memory, column, thread.tid(), &open, generation)?;
+                // In a system call the first argument is still there.
+                let descriptor = match registers.orig_rax as i64 {
+                    0.. => registers.rdi,
+                    _ => files::UNKNOWN,
+                };
+                let about = (thread.tid(), descriptor, generation);
+                self.note_thread(memory, column, &open, about)?;
             }
         }
         Ok(())
@@ -124,9 +143,8 @@ impl Inside {
         &self,
         memory: &Memory,
         column: Column,
-        tid: u32,
         open: &[Open<'_>],
-        generation: u16,
+        (tid, descriptor, generation): (u32, u64, u16),
     ) -> io::Result<()> {
         let mut head = column.head(memory)?;
         if head.busy != 0 {
@@ -138,6 +156,9 @@ impl Inside {
         let start = ticks();
         let start_cpu = cpu_clock::of_thread(self.pid, tid).unwrap_or(0);
         for call in open.iter().filter(|call| !known.contains(&call.rsp)) {
+            if !call.timed.is_called_from(memory, call.rsp) {
+                continue;
+            }
             let is_around = |entry: &Entry, row: u32| {
                 u32::from(entry.row & !NOTED) == row && entry.rsp >= call.rsp
             };
@@ -151,6 +172,10 @@ impl Inside {
                 start_cpu,
                 children: 0,
                 children_cpu: 0,
+                descriptor: match call.timed.has_io {
+                    true => descriptor,
+                    false => 0,
+                },
                 function: call.timed.number,
                 row: call.timed.row as u16 | NOTED,
                 generation,
@@ -222,6 +247,8 @@ mod tests {
             number: row,
             row,
             within: None,
+            caller: None,
+            has_io: false,
         }
     }
 
@@ -258,6 +285,7 @@ mod tests {
             start_cpu: 0,
             children: 0,
             children_cpu: 0,
+            descriptor: 0,
             function: 0,
             row: 0,
             generation: 0,

@@ -15,6 +15,8 @@ mod cpu_clock;
 #[cfg(not(target_arch = "x86_64"))]
 mod elsewhere;
 #[cfg(target_arch = "x86_64")]
+mod files;
+#[cfg(target_arch = "x86_64")]
 mod inside;
 #[cfg(target_arch = "x86_64")]
 mod leftovers;
@@ -22,6 +24,8 @@ mod leftovers;
 mod modules;
 #[cfg(target_arch = "x86_64")]
 mod patching;
+#[cfg(target_arch = "x86_64")]
+mod row;
 #[cfg(target_arch = "x86_64")]
 mod session;
 #[cfg(target_arch = "x86_64")]

@@ -168,7 +168,8 @@ fn write(memory: &Memory, spans: &[Span]) -> io::Result<()> {
     Ok(())
 }
 
-/// Stops all threads and writes; `also` is done before, in the same stop.
+/// Stops all threads and writes; `also` is done before, in the same stop. Returns how long a thread
+/// stood still at most.
 ///
 /// # Errors
 /// No byte of the program has changed.
@@ -177,7 +178,7 @@ pub(super) fn apply(
     changes: Changes,
     signal_returns: &[u64],
     also: impl Fn(&AllStopped, &Memory) -> io::Result<()> + Send + Sync + 'static,
-) -> Result<(), Refusal> {
+) -> Result<Duration, Refusal> {
     let work = Arc::new((changes, signal_returns.to_vec(), also));
     retry(LIMIT, || {
         let work = Arc::clone(&work);
@@ -193,7 +194,7 @@ fn apply_once(
     changes: &Changes,
     signal_returns: &[u64],
     also: impl Fn(&AllStopped, &Memory) -> io::Result<()>,
-) -> Result<(), Refusal> {
+) -> Result<Duration, Refusal> {
     let fault = |fault| refused(pid, fault);
     let io_fault = |e: io::Error| refused(pid, e.into());
     let until = Instant::now() + LIMIT;
@@ -201,6 +202,7 @@ fn apply_once(
         changes.touch(&memory);
     }
     loop {
+        let began = Instant::now();
         let stopped = AllStopped::of(pid).map_err(fault)?;
         let memory = open(pid)?;
         let stacks = Stacks::of(pid, &memory, signal_returns).map_err(io_fault)?;
@@ -213,7 +215,9 @@ fn apply_once(
                 thread.set_registers(&registers).map_err(fault)?;
             }
             // Whoever has been moved goes on at its new place also if nothing is written.
-            return write(&memory, &spans).map_err(io_fault);
+            let written = write(&memory, &spans).map_err(io_fault);
+            drop(stopped);
+            return written.map(|()| began.elapsed());
         }
         drop(stopped);
         if Instant::now() > until {

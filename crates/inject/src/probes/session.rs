@@ -1,13 +1,13 @@
 //! The probes of one convoy in one process, from the first stop to the last.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::mem::offset_of;
 use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_probes::table::{
-    function_at, row_at, table_bytes, FunctionRows, Head, Row, FUNCTION_ROWS, MAGIC, NONE, TIMED,
+    function_at, row_at, table_bytes, FunctionRows, Head, FUNCTION_ROWS, MAGIC, NONE, TIMED,
 };
 use zerocopy::IntoBytes;
 
@@ -15,10 +15,11 @@ use super::area::Session;
 use super::borrow::{gadgets, open, unmap};
 use super::clock::{fixed_point, TickClock};
 use super::code::{Code, Known};
-use super::columns::{Columns, Now, Table};
+use super::columns::{Columns, Counted, Now, Table};
 use super::inside::{Inside, Timed};
 use super::leftovers::{take_out, take_over, turn};
 use super::patching::apply;
+use super::row::described;
 use super::thread_pointer::{self, ThreadPointer};
 use super::{cpu_clock, table_memory};
 use crate::gadgets::Found;
@@ -51,10 +52,13 @@ pub struct Probes {
     code: Code,
     /// Rows in use.
     rows: HashMap<u32, RowState>,
+    /// Rows that were ever in use, and whether any of their probes was timed: they are not 0.
+    used: BTreeMap<u32, bool>,
     /// Insertions so far: entries that an earlier use of a row has left are told by it.
     generation: u16,
     columns: Columns,
     inside: Arc<Inside>,
+    last_stop: Duration,
     is_ended: bool,
 }
 
@@ -69,7 +73,8 @@ struct Counting {
 #[derive(Debug)]
 struct RowState {
     is_timed: bool,
-    within: Option<u32>,
+    /// What is counted in it, and when.
+    probe: Probe,
     /// Numbers of the functions that count into it, and whether their calls are timed.
     functions: Vec<(u32, bool)>,
 }
@@ -98,9 +103,11 @@ impl Probes {
             counting: None,
             code: Code::new(pid),
             rows: HashMap::new(),
+            used: BTreeMap::new(),
             generation: 0,
             columns: Columns::of(pid),
             inside: Arc::new(Inside::new(pid)),
+            last_stop: Duration::ZERO,
             is_ended: false,
         })
     }
@@ -183,6 +190,7 @@ impl Probes {
             table: Table { at, columns },
             has_cpu_clock: descriptor.is_some(),
         };
+        self.code.counts_into(columns, self.pointer.tid_offset);
         self.counting = Some(counting);
         Ok((counting, Some(turn)))
     }
@@ -221,7 +229,7 @@ impl Probes {
         for (probe, known) in good() {
             let state = states.entry(probe.row).or_insert(RowState {
                 is_timed: false,
-                within: probe.within,
+                probe: probe.clone(),
                 functions: Vec::new(),
             });
             state.is_timed |= known.is_timed;
@@ -233,23 +241,27 @@ impl Probes {
         let mut new = Vec::new();
         let mut written = of_functions(table, next);
         for (row, state) in states.iter().filter(|(r, _)| !self.rows.contains_key(r)) {
-            let about = described(state, self.generation);
+            let about = described(&state.probe, self.generation);
             written.push((table.at + row_at(*row), about.as_bytes().to_vec()));
             new.push(*row);
         }
         let changes = self.code.changes_in(good().map(|(_, known)| known));
-        let cleared = new.clone();
+        let again = new
+            .iter()
+            .filter_map(|row| Some((*row, *self.used.get(row)?)));
+        let cleared: BTreeMap<u32, bool> = again.collect();
+        let written = joined(written);
         // A row that was there before goes on as it is.
         let timed = good().filter(|(probe, known)| known.is_timed && new.contains(&probe.row));
         let mut timed: Vec<Timed> = timed
-            .map(|(probe, known)| Timed::of(probe, known.number))
+            .filter_map(|(probe, known)| Timed::of(probe, known.number))
             .collect();
         timed.sort_by_key(|timed| timed.within.is_some());
         let (inside, generation) = (Arc::clone(&self.inside), self.generation);
         if !timed.is_empty() {
             inside.prepare();
         }
-        apply(
+        self.last_stop = apply(
             self.pid,
             changes,
             &self.found.signal_returns,
@@ -262,6 +274,7 @@ impl Probes {
         self.code.note_in(good().map(|(_, known)| known));
         self.columns.forget_rows(&new);
         for (row, state) in states {
+            *self.used.entry(row).or_default() |= state.is_timed;
             match self.rows.get_mut(&row) {
                 Some(before) => before.functions.extend(state.functions),
                 None => drop(self.rows.insert(row, state)),
@@ -300,8 +313,8 @@ impl Probes {
         let unused: Vec<u32> = unused.map(|(number, _)| *number).collect();
         if let Some(counting) = self.counting.filter(|_| !numbers.is_empty()) {
             let changes = self.code.changes_out(&unused);
-            let written = of_functions(counting.table, &left);
-            apply(
+            let written = joined(of_functions(counting.table, &left));
+            self.last_stop = apply(
                 self.pid,
                 changes,
                 &self.found.signal_returns,
@@ -311,6 +324,11 @@ impl Probes {
         self.code.note_out(&unused);
         self.rows.retain(|row, _| !removed.contains(row));
         Ok(())
+    }
+
+    /// How long the threads stood still at most when probes were put in or taken out last.
+    pub fn last_stop(&self) -> Duration {
+        self.last_stop
     }
 
     /// All values. Those of a thread that has ended are in one reading more, the last values, and
@@ -336,7 +354,7 @@ impl Probes {
         let rows = self
             .rows
             .iter()
-            .map(|(row, state)| (*row, state.is_timed))
+            .map(|(row, state)| (*row, Counted::of(&state.probe, state.is_timed)))
             .collect();
         let (ticks, ns_per_tick) = self.clock.now();
         let now = Now {
@@ -349,9 +367,9 @@ impl Probes {
             .columns
             .read((&self.memory, self.pid), table, &rows, &alive, now);
         let lost = self.memory.get::<u64>(table.at + LOST_AT);
-        let counts = cells.and_then(|cells| {
-            let lost_calls = lost?;
-            Ok(Counts { cells, lost_calls })
+        let counts = cells.and_then(|mut counts| {
+            counts.lost_calls = lost?;
+            Ok(counts)
         });
         counts.map_err(fault)
     }
@@ -414,20 +432,25 @@ fn write_all(memory: &Memory, all: &Written) -> io::Result<()> {
         .try_for_each(|(at, bytes)| memory.write(*at, bytes))
 }
 
+/// Neighbours at once: each write is a system call while the process stands still.
+fn joined(mut all: Written) -> Written {
+    all.sort_by_key(|(at, _)| *at);
+    let mut joined: Written = Vec::new();
+    for (at, bytes) in all {
+        match joined.last_mut() {
+            Some((from, before)) if *from + before.len() as u64 == at => before.extend(bytes),
+            _ => joined.push((at, bytes)),
+        }
+    }
+    joined
+}
+
 /// Where it is written which rows functions count into.
 fn of_functions(table: Table, all: &HashMap<u32, FunctionRows>) -> Written {
     let entry = |(number, rows): (&u32, &FunctionRows)| {
         (table.at + function_at(*number), rows.as_bytes().to_vec())
     };
     all.iter().map(entry).collect()
-}
-
-fn described(state: &RowState, generation: u16) -> Row {
-    Row {
-        within: state.within.map_or(NONE, |row| row as u16),
-        generation,
-        reserved: [0; 2],
-    }
 }
 
 /// False: there is no room.
@@ -460,4 +483,21 @@ fn write_head(
         reserved: [0; 8],
     };
     memory.put(at, &head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_next_to_each_other_is_written_at_once() {
+        let all = vec![
+            (16, vec![3, 4]),
+            (8, vec![9]),
+            (14, vec![1, 2]),
+            (20, vec![5]),
+        ];
+        let expected = [(8, vec![9]), (14, vec![1, 2, 3, 4]), (20, vec![5])];
+        assert_eq!(joined(all), expected);
+    }
 }

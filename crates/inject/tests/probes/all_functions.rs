@@ -43,12 +43,7 @@ pub fn functions(file: &Path, pid: u32) -> Vec<Range<u64>> {
 
 /// Probes of these functions; rows are used again when there are no more.
 pub fn probes(functions: impl IntoIterator<Item = Range<u64>>, measure: Measure) -> Vec<Probe> {
-    let probe = |(i, function)| Probe {
-        row: i % ROWS,
-        function,
-        measure,
-        within: None,
-    };
+    let probe = |(i, function)| Probe::new(i % ROWS, function, measure);
     (0..).zip(functions).map(probe).collect()
 }
 

@@ -106,12 +106,12 @@ impl Target {
     }
 
     pub fn probe(&self, row: u32, function: &str, measure: Measure) -> Probe {
-        Probe {
-            row,
-            function: self.functions[function].clone(),
-            measure,
-            within: None,
-        }
+        Probe::new(row, self.functions[function].clone(), measure)
+    }
+
+    /// Where a function is.
+    pub fn function(&self, name: &str) -> Range<u64> {
+        self.functions[name].clone()
     }
 
     /// The program's code as it is now.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use convoy_live::{
-    Cell, Code, Counts, CurveId, Function, Governor, Inserted, Notice, Prices, Probe, Probes,
-    Refusal, Request, Session, Thread,
+    Cell, Code, Counts, CurveId, Function, Governor, Inserted, Notice, Place, Prices, Probe,
+    Probes, Refusal, Request, Session, Thread,
 };
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::backend::TestBackend;
@@ -47,6 +47,7 @@ impl Probes for Fake {
         Ok(Counts {
             cells: self.rows.iter().map(cell).collect(),
             lost_calls: 0,
+            ..Counts::default()
         })
     }
 }
@@ -77,6 +78,7 @@ impl Measurement for Program {
                 cpu_ns: Some(self.probes.now_ms * 500_000),
                 run_queue_ns: Some(0),
                 switches: Some(0),
+                cmetric_ns: None,
                 read_bytes: None,
                 write_bytes: None,
             });
@@ -93,7 +95,7 @@ impl Measurement for Program {
         };
         let added = self
             .session
-            .add(&mut self.probes, request, &[function], None);
+            .add(&mut self.probes, request, &Place::of([function]));
         added.map_err(|e| e.to_string())
     }
 

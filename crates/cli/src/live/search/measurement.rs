@@ -83,9 +83,13 @@ mod tests {
         };
         let mut session = Session::new(governor);
         let request = "cpu".parse().unwrap();
-        let curve = session.add(&mut NoProbes, request, &[], None).unwrap();
+        let curve = session
+            .add(&mut NoProbes, request, &Place::default())
+            .unwrap();
         Measurement::new(id, curve)
     }
+
+    use convoy_live::Place;
 
     struct NoProbes;
 
