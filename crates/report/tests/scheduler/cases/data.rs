@@ -120,7 +120,7 @@ pub fn without_agent() -> World {
     agent.lost = "locks, condition variables and barriers by name, and who holds them".into();
     agent.enable = "convoy -- COMMAND".into();
     w.finding(finding(
-        "process-imbalance",
+        "thread-imbalance",
         Subject::Processes(ranks.to_vec()),
         "solver (5001) works 1.7 times as long as solver (5002), which waits for it",
         &[
