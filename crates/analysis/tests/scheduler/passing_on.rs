@@ -180,7 +180,8 @@ fn tasks_of_java_are_told_where_the_program_makes_them() {
     ];
     let f = samples_in("", &[(submit, 6), (unpark, 4), (run, 10)]).expect("told");
     assert!(
-        f.title.contains("most at Invoices.main(): passing them on takes 50 %"),
+        f.title
+            .contains("most at Invoices.main(): passing them on takes 50 %"),
         "{}",
         f.title
     );
