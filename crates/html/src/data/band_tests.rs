@@ -42,7 +42,7 @@ fn bands_with(
     critical: Option<&convoy_analysis::scheduler::Analysis>,
 ) -> Bands {
     let finding = Finding {
-        id: "contended-lock",
+        id: convoy_model::FindingId::ContendedLock,
         subject,
         title: String::new(),
         evidence: Vec::new(),
