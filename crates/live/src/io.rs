@@ -30,7 +30,21 @@ impl Descriptors {
 
     pub fn take(&mut self, cells: Vec<FileCell>, lost: u64) {
         let keys = |cell: &FileCell| (cell.group, cell.tid, cell.descriptor);
-        self.latest = cells.into_iter().map(|cell| (keys(&cell), cell)).collect();
+        // What a thread that has ended did since the last sample is told once, maybe before others.
+        let sampled = &self.sampled;
+        self.latest
+            .retain(|key, cell| sampled.get(key) != Some(cell));
+        for mut cell in cells {
+            let key = keys(&cell);
+            let before = self.latest.get(&key).or_else(|| self.sampled.get(&key));
+            // A call that ends between two loads must not take time back. Fewer bytes are a new count.
+            let goes_on = |before: &&FileCell| {
+                before.read_bytes <= cell.read_bytes && before.write_bytes <= cell.write_bytes
+            };
+            let least = before.filter(goes_on).map_or(0, |before| before.wait_ns);
+            cell.wait_ns = cell.wait_ns.max(least);
+            self.latest.insert(keys(&cell), cell);
+        }
         self.lost.latest = lost;
     }
 
@@ -187,6 +201,34 @@ mod tests {
                 .value,
             Some(0.0)
         );
+    }
+
+    #[test]
+    fn a_thread_that_ends_between_two_samples_is_counted() {
+        let (mut all, roster) = two_threads();
+        let read = |all: &Descriptors| {
+            let whole = (Metric::ReadBytes, &Focus::new());
+            all.measure(whole, 1, &roster, 1.0).value
+        };
+        let before = read(&all);
+        all.take(vec![cell(1, 3, 200)], 0);
+        assert_eq!(read(&all), before, "its last reading counts");
+        all.sampled();
+        all.take(vec![cell(1, 3, 201)], 0);
+        assert_eq!(read(&all), Some(1.0), "once");
+    }
+
+    #[test]
+    fn waits_do_not_go_back() {
+        let (mut all, roster) = two_threads();
+        let mut open = cell(1, 3, 200);
+        open.wait_ns -= 1_000_000;
+        all.sampled();
+        all.take(vec![open], 0);
+        all.sampled();
+        all.take(vec![cell(1, 3, 200)], 0);
+        let wait = all.measure((Metric::IoWait, &Focus::new()), 1, &roster, 1.0);
+        assert_eq!(wait.value, Some(0.0), "it was counted before");
     }
 
     #[test]

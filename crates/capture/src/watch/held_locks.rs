@@ -5,6 +5,7 @@ use std::fs::File;
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use convoy_abi as abi;
 use convoy_probes::Holding;
@@ -20,6 +21,8 @@ pub struct HeldLocks {
     offset: i64,
     epoch: u32,
     sets: u8,
+    /// The agent sees the table.
+    is_published: bool,
     /// As the agent reads it: address << 8 and a bit for each set.
     table: Vec<u64>,
 }
@@ -51,9 +54,9 @@ impl HeldLocks {
         Ok(Self {
             file,
             offset: head.holding_offset,
-            // Counts that an earlier convoy has left are of another one.
-            epoch: head.watch_epoch.wrapping_add(1).max(1),
+            epoch: new_epoch(),
             sets: 0,
+            is_published: false,
             table: vec![0; abi::CV_WATCHED],
         })
     }
@@ -61,19 +64,33 @@ impl HeldLocks {
     /// Begins another set, of no lock yet. `None` = there are too many; sets are not used again.
     pub fn begin_set(&mut self) -> Option<Holding> {
         let slot = (usize::from(self.sets) < abi::CV_WATCH_SETS).then_some(self.sets)?;
-        if slot == 0 {
-            let empty = [0; abi::CV_WATCHED * 8];
-            self.file.write_all_at(&empty, WATCHED_AT).ok()?;
-            self.file
-                .write_all_at(&self.epoch.to_le_bytes(), EPOCH_AT)
-                .ok()?;
-        }
         self.sets += 1;
         Some(Holding {
             offset: self.offset,
             epoch: self.epoch,
             slot,
         })
+    }
+
+    /// Lets the agent see the table, once the probes that ask for it are in: until then another
+    /// convoy's may be there.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn publish(&mut self) -> std::io::Result<()> {
+        if self.is_published {
+            return Ok(());
+        }
+        let words: Vec<u8> = self
+            .table
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        self.file.write_all_at(&words, WATCHED_AT)?;
+        self.file
+            .write_all_at(&self.epoch.to_le_bytes(), EPOCH_AT)?;
+        self.is_published = true;
+        Ok(())
     }
 
     /// Adds locks to a set; tells how many found no room.
@@ -91,6 +108,9 @@ impl HeldLocks {
             return true;
         }
         self.table[at] = word;
+        if !self.is_published {
+            return true;
+        }
         let to = WATCHED_AT + 8 * at as u64;
         self.file.write_all_at(&word.to_le_bytes(), to).is_ok()
     }
@@ -110,8 +130,19 @@ impl HeldLocks {
     }
 }
 
+/// A number that no earlier convoy has used for the process: threads keep their counts with it, also
+/// over the end of a session and in a child.
+fn new_epoch() -> u32 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    // The low bits of microseconds: never the same within an hour, and by chance later.
+    (now.map_or(1, |since| since.as_micros()) as u32).max(1)
+}
+
 impl Drop for HeldLocks {
     fn drop(&mut self) {
+        if !self.is_published {
+            return;
+        }
         // The process may be gone, and its file with it.
         let _ = self.file.write_all_at(&0u32.to_le_bytes(), EPOCH_AT);
     }
@@ -140,16 +171,37 @@ mod tests {
         arena(dir.path(), -64);
         let mut held = HeldLocks::open(dir.path(), 12).unwrap();
         let (first, second) = (held.begin_set().unwrap(), held.begin_set().unwrap());
-        assert_eq!((first.offset, first.epoch, first.slot), (-64, 8, 0));
+        assert_eq!((first.offset, first.slot), (-64, 0));
         assert_eq!(held.watch(first, [0x7f00_0040, 0x40].into_iter()), 0);
+        assert_eq!(
+            head(dir.path()).watch_epoch,
+            7,
+            "another convoy's, until then"
+        );
+        held.publish().unwrap();
         assert_eq!(held.watch(second, [0x40].into_iter()), 0);
         let head = head(dir.path());
-        assert_eq!(head.watch_epoch, 8);
+        assert_eq!(head.watch_epoch, first.epoch);
         let mut words: Vec<u64> = head.watched.into_iter().filter(|w| *w != 0).collect();
         words.sort_unstable();
         assert_eq!(words, [0x40 << 8 | 3, 0x7f00_0040 << 8 | 1]);
         drop(held);
         assert_eq!(self::head(dir.path()).watch_epoch, 0);
+    }
+
+    #[test]
+    fn sessions_have_epochs_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        arena(dir.path(), 16);
+        let epoch = || {
+            let mut held = HeldLocks::open(dir.path(), 12).unwrap();
+            let set = held.begin_set().unwrap();
+            held.publish().unwrap();
+            set.epoch
+        };
+        let first = epoch();
+        std::thread::sleep(std::time::Duration::from_micros(10));
+        assert_ne!(first, epoch());
     }
 
     #[test]

@@ -333,8 +333,9 @@ impl Conductor {
     fn affordable(&self) -> usize {
         let n = self.budget.as_secs_f64() / PER_TARGET.as_secs_f64();
         // A run must have room for a block with all of them.
-        let fit =
-            |ran: Duration| (1..CHOSEN_MOST).rfind(|n| block_needed(windows_of_targets(*n)) <= ran);
+        let fit = |ran: Duration| {
+            (1..=CHOSEN_MOST).rfind(|n| block_needed(windows_of_targets(*n)) <= ran)
+        };
         let most = self.ran.map_or(CHOSEN_MOST, |ran| fit(ran).unwrap_or(1));
         (n as usize).clamp(1, most)
     }

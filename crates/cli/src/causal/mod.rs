@@ -2,6 +2,7 @@
 
 mod args;
 mod beside;
+mod calls;
 mod compared;
 mod conduct;
 mod look;

@@ -11,6 +11,7 @@ use convoy_causal::{
 };
 use convoy_live::{Focus, Inserted, Key, Measure, Probe, Refusal};
 
+use super::calls::Calls;
 use super::look::Look;
 use crate::live::Functions;
 
@@ -68,6 +69,7 @@ pub struct Meter {
     probes: Option<ProbeClient>,
     /// Lowest number of requests in flight so far: below 0, as many had begun before the probes.
     lowest: i64,
+    calls: Calls,
 }
 
 /// What windows measure progress by.
@@ -102,6 +104,7 @@ impl Meter {
             wanted: wanted.clone(),
             probes: None,
             lowest: 0,
+            calls: Calls::default(),
         };
         let mut points = meter.points().into_iter();
         if points.all(|point| point.kind == PointKind::Coz) {
@@ -157,14 +160,11 @@ impl Meter {
         client.insert(&probes).map_err(refused)?;
         let began = Instant::now();
         let mut readings: Vec<(f64, Vec<u64>)> = Vec::new();
+        let mut calls = Calls::default();
         while began.elapsed() < CALLS_TRIAL {
-            let mut calls = vec![0; points.len()];
-            for cell in client.read().map_err(refused)?.cells {
-                if let Some(calls) = calls.get_mut(cell.row as usize) {
-                    *calls += cell.calls;
-                }
-            }
-            readings.push((began.elapsed().as_secs_f64(), calls));
+            let cells = client.read().map_err(refused)?.cells;
+            let totals = calls.take(&cells, points.len());
+            readings.push((began.elapsed().as_secs_f64(), totals));
             if !pause(CALLS_STEP) {
                 return Err(NoCalls::Ended);
             }
@@ -186,6 +186,7 @@ impl Meter {
             wanted: Wanted::Any.or_calls(Some(&rate)),
             probes: None,
             lowest: 0,
+            calls: Calls::default(),
         };
         let meter = chosen.with_probes(functions, pid);
         Ok((meter.map_err(|_| NoCalls::Ended)?, rate))
@@ -203,17 +204,14 @@ impl Meter {
     pub fn read(&mut self, laboratory: &Laboratory) -> Option<Reading> {
         let mut reading = Reading {
             counts: laboratory.counts()?,
-            calls: vec![0; self.points().len()],
+            calls: Vec::new(),
         };
         let cells = match &mut self.probes {
             Some(probes) => probes.read().ok()?.cells,
             None => Vec::new(),
         };
-        for cell in cells {
-            if let Some(calls) = reading.calls.get_mut(cell.row as usize) {
-                *calls = calls.saturating_add(cell.calls);
-            }
-        }
+        let points = self.points().len();
+        reading.calls = self.calls.take(&cells, points);
         if let (Wanted::Latency(_), [begun, ended]) = (&self.wanted, &reading.calls[..]) {
             self.lowest = self.lowest.min(begun.wrapping_sub(*ended) as i64);
         }

@@ -225,10 +225,16 @@ impl Engine {
             self.session.set_prices(calibrate::prices());
             self.has_prices = true;
         }
-        self.session
+        let added = self
+            .session
             .add(&mut self.probes, request.clone(), &place)
-            .map_err(|refusal| refused(refusal.found, refusal.fix))
-            .inspect(|_| self.kept.added(self.began.elapsed(), &request))
+            .map_err(|refusal| refused(refusal.found, refusal.fix))?;
+        let published = self.held.as_mut().map_or(Ok(()), Held::publish);
+        if let Err(notice) = published {
+            self.session.notify(notice);
+        }
+        self.kept.added(self.began.elapsed(), &request);
+        Ok(added)
     }
 
     fn no_agent(&self) -> String {

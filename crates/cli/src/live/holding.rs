@@ -48,6 +48,15 @@ impl Held {
         Some(holding)
     }
 
+    /// The probes are in that ask for it: lets the agent watch.
+    pub fn publish(&mut self) -> Result<(), Notice> {
+        self.locks.publish().map_err(|error| Notice {
+            found: format!("the agent's tables cannot be written: {error}"),
+            effect: "what threads do while they hold locks is not counted".into(),
+            is_fatal: false,
+        })
+    }
+
     /// Watches locks that are new.
     pub fn refresh(&mut self, reading: &LockReading) -> Vec<Notice> {
         let mut notices = Vec::new();

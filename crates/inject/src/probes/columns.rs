@@ -170,6 +170,21 @@ impl Table {
     }
 }
 
+impl Table {
+    /// Lets these groups of rows count files from 0 in all columns. All threads must be stopped.
+    pub fn restart_files(&self, memory: &Memory, groups: &BTreeSet<u8>) -> io::Result<()> {
+        if groups.is_empty() {
+            return Ok(());
+        }
+        let keys = (0..).zip(self.keys(memory));
+        for (column, _) in keys.filter(|(_, key)| *key != KEY_FREE) {
+            let at = self.column_at(column);
+            files::restart(memory, Column { at }, groups)?;
+        }
+        Ok(())
+    }
+}
+
 /// Rows that are next to each other and alike.
 fn runs(rows: &BTreeMap<u32, bool>) -> Vec<(Range<u32>, bool)> {
     let mut runs: Vec<(Range<u32>, bool)> = Vec::new();
@@ -317,9 +332,8 @@ fn clear_column(memory: &Memory, at: u64, rows: &HashMap<u32, Counted>) -> io::R
         memory.put(at + returned_at(*row), &Returned::NONE)?;
         memory.put(at + bytes_at(*row), &0u64)?;
     }
-    if rows.values().any(|row| row.io_group.is_some()) {
-        files::clear(memory, Column { at })?;
-    }
+    // Also where no row counts into files now: what is there would be the next thread's.
+    files::clear(memory, Column { at })?;
     memory.put(at, &ColumnHead::new_zeroed())
 }
 

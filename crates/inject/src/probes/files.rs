@@ -1,6 +1,6 @@
 //! What threads do to file descriptors, by the columns of the table.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 
 use convoy_probes::table::{files_at, Entry, File, FILES, NOTED};
@@ -56,6 +56,22 @@ pub(super) fn cells(
 /// Forgets a thread that has ended.
 pub(super) fn clear(memory: &Memory, column: Column) -> io::Result<()> {
     memory.write(column.at + files_at(), &[0; FILES * size_of::<File>()])
+}
+
+/// Lets groups of rows begin at 0 again: amounts go, descriptors keep their places. All threads must
+/// be stopped.
+pub(super) fn restart(memory: &Memory, column: Column, groups: &BTreeSet<u8>) -> io::Result<()> {
+    let mut bytes = vec![0; FILES * size_of::<File>()];
+    memory.read(column.at + files_at(), &mut bytes)?;
+    for bytes in bytes.chunks_exact_mut(size_of::<File>()) {
+        let Ok(file) = File::read_from_bytes(bytes) else {
+            continue;
+        };
+        if u8::try_from(file.group()).is_ok_and(|group| groups.contains(&group)) {
+            bytes[size_of_val(&file.key)..].fill(0);
+        }
+    }
+    memory.write(column.at + files_at(), &bytes)
 }
 
 fn row_of(entry: &Entry) -> u32 {

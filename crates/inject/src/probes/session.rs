@@ -31,7 +31,7 @@ use crate::tracee::threads;
 use crate::tracer::retry;
 use crate::turn::Turn;
 use convoy_probes::Refusal;
-use convoy_probes::{Counts, Inserted, Probe, ROWS};
+use convoy_probes::{Also, Counts, Inserted, Probe, ROWS};
 
 /// How long it is waited for what keeps probes out and may pass.
 const LIMIT: Duration = Duration::from_secs(3);
@@ -238,6 +238,17 @@ impl Probes {
         if states.is_empty() {
             return Ok(());
         }
+        let io_group = |probe: &Probe| match probe.also {
+            Also::Io(_, group) => Some(group),
+            _ => None,
+        };
+        let timed_rows = self.rows.values().filter(|row| row.is_timed);
+        let counting: BTreeSet<u8> = timed_rows.filter_map(|row| io_group(&row.probe)).collect();
+        let with_time = good().filter(|(_, known)| known.is_timed);
+        let restarted: BTreeSet<u8> = with_time
+            .filter_map(|(probe, _)| io_group(probe))
+            .filter(|group| !counting.contains(group))
+            .collect();
         let mut new = Vec::new();
         let mut written = of_functions(table, next);
         for (row, state) in states.iter().filter(|(r, _)| !self.rows.contains_key(r)) {
@@ -267,6 +278,7 @@ impl Probes {
             &self.found.signal_returns,
             move |stopped, memory| {
                 table.clear_rows(memory, &cleared)?;
+                table.restart_files(memory, &restarted)?;
                 write_all(memory, &written)?;
                 inside.note(stopped, memory, table, (&timed, generation))
             },
