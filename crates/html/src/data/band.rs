@@ -242,6 +242,10 @@ impl<'a> Painter<'a> {
         let start_ns = self.sched.start_ns;
         let at = |ns: u64| ns.saturating_sub(start_ns) as f64 / self.width_ns;
         let (from, to) = (at(from), at(to).min(COLUMNS as f64));
+        // Nothing, as where a damaged file has a gap.
+        if to <= from {
+            return;
+        }
         let width_ns = self.width_ns;
         let mut column = from.floor();
         while column < to {
