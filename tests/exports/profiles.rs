@@ -53,6 +53,8 @@ fn says_the_same(scratch: &Scratch, profile: &Path) -> Result<()> {
     // By its bare name: the report says how to see more of it.
     report.current_dir(directory()).args(["report", "--all"]);
     report.arg(profile.file_name().unwrap_or_default());
+    // Bars as on a terminal with Unicode, at the width of no terminal.
+    report.env("LC_ALL", "C.UTF-8").env_remove("COLUMNS");
     let outcome = run(&mut report, scratch.dir(), "report", TIMEOUT)?;
     check!(outcome.end == End::Status(0), "{outcome:?}");
     let said = outcome.stdout;
