@@ -11,7 +11,7 @@ trap 'rm -rf "$out"' EXIT
 CC=${CC:-gcc}
 CXX=${CXX:-g++}
 
-agent="cv_arena cv_string cv_modules cv_cfi cv_expr cv_unwind cv_unwind_full cv_frames cv_stacks"
+agent="cv_arena cv_watch cv_string cv_modules cv_cfi cv_expr cv_unwind cv_unwind_full cv_frames cv_stacks"
 cflags="-std=gnu11 -Wall -Wextra -g -I$here/../../abi -I$src"
 strict="-Werror -Wvla -Wframe-larger-than=3072"
 
