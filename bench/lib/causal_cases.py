@@ -6,7 +6,7 @@ from pathlib import Path
 from lib import causal_programs as programs
 from lib.causal_programs import Command, Convoy, Program, Work
 
-# Of a target alone: the shortest one is the least disturbed.
+# Each target is measured alone: the shortest run is the least disturbed.
 ALONE_RUNS = 3
 
 

@@ -30,7 +30,7 @@ class Convoy:
     """`convoy causal` with its options."""
 
     exe: Path
-    # Of a usual target.
+    # The time that a usual target needs.
     budget_s: float
     options: tuple[str, ...]
 

@@ -12,7 +12,7 @@ PROGRAMS = ROOT / "bench" / "programs"
 CONVOY = ROOT / "target" / "release" / "convoy"
 # Windows of the loop without a probe, and seconds with one.
 BARE, PROBED_S = 10, 4
-# What is asked for, ns a call. Wall and CPU time have one timer.
+# Asked prices, ns a call. Wall and CPU time have one timer.
 PRICES = [
     ("counter", 'calls{function="probed"}', 1),
     ("wall timer", 'wall{function="probed"}', 20),

@@ -1,4 +1,4 @@
-//! Analysis of what the agent counted (SyncPerf, EuroSys'17): every process by itself. The method, its
+//! Analysis of the agent's counters (SyncPerf, EuroSys'17), each process by itself. The method, its
 //! formulas and sources are in docs/detect.md.
 
 pub use crate::facts::operations::Locks;

@@ -1,5 +1,5 @@
-//! One list of the findings of counters and scheduler: two about the same thing are reported once, with
-//! the other one as evidence.
+//! One list of the findings of counters and scheduler: two about the same thing are reported once,
+//! with the other one as evidence.
 
 use convoy_model::finding::{rank, Finding, Subject};
 use convoy_model::{FindingId, Model};
@@ -15,8 +15,8 @@ use crate::words::evidence;
 /// Pieces of evidence of an absorbed finding that come along: places and files.
 const MAX_CARRIED: usize = 2;
 
-/// Joins the findings of `detect` (cross-checked or not) with those of an analysis. Returns those worth a
-/// person's time and the others, each most gain first.
+/// Joins the findings of the counters (cross-checked or not) with those of the scheduler. Returns
+/// those worth a person's time and the others, each most gain first.
 pub fn merge(
     model: &Model,
     critical: &Analysis,
@@ -65,7 +65,7 @@ pub fn merge(
             }
         }
     }
-    // That one thread does it all is what is left to say where nothing is wrong with what it does.
+    // A single worker is the reason only where its work has no other finding.
     let one_works = critical.parallelism.workers_at_once < 2 && !found.is_empty();
     let (alone, own): (Vec<_>, Vec<_>) = own.into_iter().partition(|f: &Finding| {
         one_works && f.id == FindingId::TooFewThreads && f.subject == Subject::Run
@@ -86,7 +86,7 @@ fn agreed(ours: &Finding, theirs: &Finding) -> Finding {
     ours
 }
 
-/// A lock that was dismissed, as its waits alone are no matter, if what threads spin for it is one.
+/// Takes back a lock that was dismissed for its waits alone, if the spinning for it is worth a fix.
 fn revived(
     dismissed: &mut Vec<Finding>,
     ours: &Finding,
@@ -99,12 +99,12 @@ fn revived(
     Some(lock)
 }
 
-/// What threads spin for a lock goes with it, and may be more than what they sleep for it.
+/// Adds the spinning for a lock to its finding: threads may spin longer than they sleep.
 fn with_spinning(lock: &mut Finding, spinning: &Finding) {
     fold(lock, spinning);
     let (gain, other) = (&mut lock.gain, &spinning.gain);
     if other.mid > gain.mid {
-        // That the waits alone buy nothing is no objection any more.
+        // The caveat that the waits alone gain nothing no longer holds.
         let limited_by = std::mem::replace(&mut gain.limited_by, other.limited_by.clone());
         lock.caveats.retain(|text| !text.ends_with(&limited_by));
     }
@@ -113,8 +113,8 @@ fn with_spinning(lock: &mut Finding, spinning: &Finding) {
     gain.high = gain.high.max(other.high);
 }
 
-/// A lock whose holder waits for a file: that the others no longer wait for the lock makes no device faster. Of the waits that
-/// are due to it only as much is promised as ours does.
+/// Limits the gain of a lock whose holder waits for a file: a fix of the lock makes no device faster.
+/// The waits that are due to it gain only what the scheduler's finding promises.
 fn leave_to_the_device(model: &Model, lock: &mut Finding, ours: &Finding) {
     let value = |key: &str| ours.evidence.iter().find(|e| e.key == key);
     let (Some(waited), Some(_)) = (value("waited_for_ns"), value("file_wait_ns")) else {
@@ -127,7 +127,7 @@ fn leave_to_the_device(model: &Model, lock: &mut Finding, ours: &Finding) {
         let kept = others * saved(theirs) + saved(ours);
         (1.0 / (1.0 - kept.min(saved(theirs)))).max(1.0)
     };
-    // Where it is written through less often, other waits for the lock are in what that buys already.
+    // The gain of fewer writes through already has the other waits for the lock in it.
     let waits_alone = value("waits_gain").map_or(ours.gain.mid, |e| e.value);
     let gain = &mut lock.gain;
     gain.mid = less(gain.mid, waits_alone);

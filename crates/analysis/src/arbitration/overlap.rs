@@ -133,8 +133,7 @@ fn is_the_stage(model: &Model, theirs: &Finding, ours: &Finding) -> bool {
     group_at(model, site).is_some_and(|group| stages.contains(&group))
 }
 
-/// Waits for a futex in the function that waits for the lock: the word may be another one than the lock's
-/// address (OpenMP's critical sections, locks that are made of several words).
+/// Whether the futex is waited for in the function that waits for the lock.
 fn at_the_same_place(model: &Model, theirs: &Finding, ours: &Finding) -> bool {
     let Subject::Code(site) = ours.subject else {
         return false;
@@ -164,7 +163,7 @@ fn shown(site: &Site) -> Option<&str> {
     Some(name).filter(|name| !name.is_empty())
 }
 
-/// Whether the loop is the lock's own: those who take it wait on the processor for a while before they sleep.
+/// Whether the loop is in the lock's own code: threads spin there before they sleep.
 fn spins_inside(model: &Model, theirs: &Finding, ours: &Finding) -> bool {
     let Subject::Loop(id) = ours.subject else {
         return false;

@@ -1,4 +1,4 @@
-//! Which findings of the scheduler and of the counters are about the same thing, and which of both is
+//! Rules for findings of the scheduler and of the counters about the same thing: which of both is
 //! reported.
 
 use convoy_model::FindingId::{self, *};
@@ -44,8 +44,8 @@ pub(super) struct Rule {
     then: Then,
 }
 
-/// The rule's consequence for a finding of the scheduler and one of the counters; `None` if they are
-/// about different things.
+/// The consequence for a finding of the scheduler and one of the counters; `None` if they are about
+/// different things.
 pub(super) fn decide(pair: &Pair) -> Option<Then> {
     let fits = |rule: &&Rule| {
         rule.scheduler.contains(&pair.scheduler.id)
@@ -84,7 +84,7 @@ const RULES: &[Rule] = &[
     rule(&[LimitingStage, TooFewThreads], O::Group, These(&[SlowStage]), T::Replace),
     rule(&[LimitingStage], O::Group, These(&[LoadImbalance]), T::KeepBoth),
     rule(&[ThreadImbalance], O::Process, These(&[Straggler, BarrierImbalance]), T::Absorb),
-    // A thread that loses more at the cache line ends later: the contention hides how even the work is.
+    // A thread that loses more at the cache line ends later: contention hides how even the work is.
     rule(&[FalseSharing, ContendedLine, ContendedAtomic], O::UnevenByCacheLine, These(&[Straggler]),
          T::Replace),
     // Most of what is handed over is nothing: the rest shows once that is gone.

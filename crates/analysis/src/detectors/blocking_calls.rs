@@ -12,8 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent};
-use convoy_model::FindingId;
-use convoy_model::{GroupId, OffCpu, OffReason, ProcessId, SiteId, ThreadId};
+use convoy_model::{FindingId, GroupId, OffCpu, OffReason, ProcessId, SiteId, ThreadId};
 
 use self::directions::Directions;
 use self::ends::{end, End, Ends};

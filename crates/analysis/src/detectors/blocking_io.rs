@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Evidence, Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::FindingId;
-use convoy_model::{OffId, OffReason};
+use convoy_model::{FindingId, OffId, OffReason};
 
 use crate::estimate::saving::Saving;
 use crate::facts::call_path::{CallPaths, PathId};

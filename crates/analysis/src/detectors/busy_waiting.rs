@@ -8,10 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Gain, Subject};
 use convoy_model::words::{duration, percent, plural};
-use convoy_model::FindingId;
 use convoy_model::{
-    passes_on, BesideSync, FunctionKey, GroupId, LoopId, Model, OffReason, ProcessId, SchedThread,
-    Site, SiteFrame, SpinKind, SpinLoop, SyncCode, ThreadId,
+    passes_on, BesideSync, FindingId, FunctionKey, GroupId, LoopId, Model, OffReason, ProcessId,
+    SchedThread, Site, SiteFrame, SpinKind, SpinLoop, SyncCode, ThreadId,
 };
 
 use crate::detectors::thread_count::Turns;

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::FindingId;
 use convoy_model::{
-    passes_on, GroupId, ObjectId, OffCpu, OffReason, Process, ProcessId, SchedThread, SiteFrame,
-    SiteId, ThreadId,
+    passes_on, FindingId, GroupId, ObjectId, OffCpu, OffReason, Process, ProcessId, SchedThread,
+    SiteFrame, SiteId, ThreadId,
 };
 use convoy_profile::ObjectKind;
 

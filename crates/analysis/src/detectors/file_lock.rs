@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent, plural};
-use convoy_model::FindingId;
 use convoy_model::{
-    FunctionKey, GroupId, NameId, OffCpu, OffReason, SchedThread, SiteFrame, SiteId, ThreadId,
+    FindingId, FunctionKey, GroupId, NameId, OffCpu, OffReason, SchedThread, SiteFrame, SiteId,
+    ThreadId,
 };
 
 use crate::estimate::saving::{Saving, NO_WORK};

@@ -7,8 +7,7 @@
 use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::FindingId;
-use convoy_model::{ObjectId, Use};
+use convoy_model::{FindingId, ObjectId, Use};
 use convoy_profile::{ObjectKind, Op};
 
 use crate::estimate::queueing::{kernel_share, predict, Change, PARK_NS};

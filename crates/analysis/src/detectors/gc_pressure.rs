@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
-use convoy_model::FindingId;
-use convoy_model::{ProcessId, SiteId};
+use convoy_model::{FindingId, ProcessId, SiteId};
 
 use crate::detectors::task_granularity::{as_before, is_in, SCHEDULER};
 use crate::estimate::saving::Saving;

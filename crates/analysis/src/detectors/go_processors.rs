@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::FindingId;
-use convoy_model::{bucket_floor, GoProgram, GoState, GroupId};
+use convoy_model::{bucket_floor, FindingId, GoProgram, GoState, GroupId};
 
 use crate::detectors::goroutine_pool::are_idle;
 use crate::estimate::saving::Saving;

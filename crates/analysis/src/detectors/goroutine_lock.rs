@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
-use convoy_model::FindingId;
-use convoy_model::{GroupId, LoopId, OffReason, ProcessId, Site, SiteId, ThreadId, Wake, Waker};
+use convoy_model::{
+    FindingId, GroupId, LoopId, OffReason, ProcessId, Site, SiteId, ThreadId, Wake, Waker,
+};
 
 use crate::detectors::busy_waiting::is_inside;
 use crate::detectors::task_granularity::passes_on_work;

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Evidence, Finding, Subject};
 use convoy_model::words::{count, percent, plural};
-use convoy_model::FindingId;
-use convoy_model::{GoPlace, GoProgram, GoWait, GoroutineState, ProcessId, Site, SiteId};
+use convoy_model::{
+    FindingId, GoPlace, GoProgram, GoWait, GoroutineState, ProcessId, Site, SiteId,
+};
 use convoy_profile::{only_waits, GO_IN_CALL};
 
 use crate::estimate::saving::Saving;

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
-use convoy_model::FindingId;
-use convoy_model::{GoProgram, GoState, GoWait, ProcessId, SiteFrame, SiteId};
+use convoy_model::{FindingId, GoProgram, GoState, GoWait, ProcessId, SiteFrame, SiteId};
 
 use crate::detectors::goroutine_lock::CpuTime;
 use crate::estimate::saving::Saving;

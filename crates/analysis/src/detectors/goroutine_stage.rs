@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
-use convoy_model::FindingId;
-use convoy_model::{GoWait, GroupId, ProcessId};
+use convoy_model::{FindingId, GoWait, GroupId, ProcessId};
 use convoy_profile::GO_IN_CALL;
 
 use crate::detectors::goroutine_lock::{may_be_idle, woken_for, WokenFor};

@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Evidence, Finding, Subject};
 use convoy_model::words::{count, duration, percent};
-use convoy_model::FindingId;
-use convoy_model::{GroupId, OffReason, SchedThread, SiteFrame, ThreadId, Waker};
+use convoy_model::{FindingId, GroupId, OffReason, SchedThread, SiteFrame, ThreadId, Waker};
 
 use crate::estimate::saving::{goes_with_larger_pieces, Saving, COLD_NS, NO_WORK, SWITCH_NS};
 use crate::facts::concurrency::{at_least, low};

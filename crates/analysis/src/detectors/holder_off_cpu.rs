@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::FindingId;
 use convoy_model::{
-    bare, NameId, ObjectId, OffCpu, OffId, OffReason, ProcessId, SiteId, ThreadId, Wake, Waker,
+    bare, FindingId, NameId, ObjectId, OffCpu, OffId, OffReason, ProcessId, SiteId, ThreadId, Wake,
+    Waker,
 };
 
 use crate::detectors::write_through::{WriteThrough, LOST};

@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Cause, Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::FindingId;
-use convoy_model::{GroupId, Model, OffReason, ProcessId, SiteId, ThreadId, Waker};
+use convoy_model::{FindingId, GroupId, Model, OffReason, ProcessId, SiteId, ThreadId, Waker};
 
 use self::languages::{Language, Wait};
 use crate::detectors::pool_of_processes;

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Evidence, Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::FindingId;
-use convoy_model::{is_lock_kind, runs, GroupId, OffCpu, OffReason, Runs, ThreadId};
+use convoy_model::{is_lock_kind, runs, FindingId, GroupId, OffCpu, OffReason, Runs, ThreadId};
 use convoy_profile::ObjectKind;
 
 use crate::detectors::one_thread::{self, event_loop};

@@ -8,9 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{duration, percent, plural};
-use convoy_model::FindingId;
 use convoy_model::{
-    differs_by_chance, GroupId, OffReason, ProcessId, SchedThread, ThreadId, Waker,
+    differs_by_chance, FindingId, GroupId, OffReason, ProcessId, SchedThread, ThreadId, Waker,
 };
 
 use self::not_worked::{for_members, HELPS};

@@ -6,8 +6,7 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Cause, Finding, Gain, Subject};
-use convoy_model::FindingId;
-use convoy_model::{GroupId, ObjectId, OffReason, ThreadId};
+use convoy_model::{FindingId, GroupId, ObjectId, OffReason, ThreadId};
 
 use self::stuck::{leave_stuck, TOLD};
 use crate::estimate::queueing::overhead::{

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::FindingId;
-use convoy_model::{GroupId, SchedThread, SiteId, SyncCode, ThreadId};
+use convoy_model::{FindingId, GroupId, SchedThread, SiteId, SyncCode, ThreadId};
 
 use crate::estimate::saving::{Saving, NO_WORK};
 use crate::facts::run_facts::RunFacts;

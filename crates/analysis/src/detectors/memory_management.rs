@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
-use convoy_model::FindingId;
-use convoy_model::{bare, OffCpu, OffId, OffReason, SiteId, Slice, ThreadId};
+use convoy_model::{bare, FindingId, OffCpu, OffId, OffReason, SiteId, Slice, ThreadId};
 
 use crate::estimate::saving::{together, Saving};
 use crate::facts::own_wait::Blocked;

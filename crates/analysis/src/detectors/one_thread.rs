@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{duration, percent};
-use convoy_model::FindingId;
 use convoy_model::{
-    runs, OffCpu, OffId, OffReason, Process, ProcessId, Runs, SiteId, ThreadId, Waker,
+    runs, FindingId, OffCpu, OffId, OffReason, Process, ProcessId, Runs, SiteId, ThreadId, Waker,
 };
 use convoy_profile::ObjectKind;
 

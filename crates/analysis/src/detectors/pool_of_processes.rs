@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::FindingId;
-use convoy_model::{OffReason, ProcessId, Site, SiteId, ThreadId};
+use convoy_model::{FindingId, OffReason, ProcessId, Site, SiteId, ThreadId};
 
 use crate::detectors::task_granularity::is_in;
 use crate::estimate::saving::Saving;

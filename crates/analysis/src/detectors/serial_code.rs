@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{duration, percent, plural};
-use convoy_model::FindingId;
-use convoy_model::{CodeFrom, GroupId, OffCpu, OffReason, SchedSource, SiteFrame, SiteId, Slice};
+use convoy_model::{
+    CodeFrom, FindingId, GroupId, OffCpu, OffReason, SchedSource, SiteFrame, SiteId, Slice,
+};
 
 use self::phase::{outermost_first, split, Phase, Piece, DOMINANT};
 use crate::detectors::goroutine_lock::may_be_idle;

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
-use convoy_model::FindingId;
-use convoy_model::{Process, ProcessId};
+use convoy_model::{FindingId, Process, ProcessId};
 
 use crate::detectors::thread_count::of_others;
 use crate::estimate::saving::Saving;

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::FindingId;
-use convoy_model::{bare, passes_on, Group, GroupId, OffReason, Site, ThreadId};
+use convoy_model::{bare, passes_on, FindingId, Group, GroupId, OffReason, Site, ThreadId};
 use convoy_profile::Op;
 
 use crate::estimate::queueing::Saving;

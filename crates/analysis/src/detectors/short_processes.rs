@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent};
-use convoy_model::FindingId;
-use convoy_model::{GroupId, Process, ProcessId};
+use convoy_model::{FindingId, GroupId, Process, ProcessId};
 
 use crate::detectors::serial_jobs::GENERATIONS;
 use crate::detectors::task_granularity::{as_before, is_in};

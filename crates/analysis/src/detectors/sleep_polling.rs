@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent, plural};
-use convoy_model::FindingId;
-use convoy_model::{passes_on, GroupId, OffCpu, OffReason, SiteId, ThreadId};
+use convoy_model::{passes_on, FindingId, GroupId, OffCpu, OffReason, SiteId, ThreadId};
 
 use self::looks::{leave_awaited, waited, Looks};
 use self::rate::keeps_a_rate;

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent};
-use convoy_model::FindingId;
-use convoy_model::{runs, OffReason, ProcessId, Runs, ThreadId};
+use convoy_model::{runs, FindingId, OffReason, ProcessId, Runs, ThreadId};
 
 use crate::estimate::saving::Saving;
 use crate::facts::run_facts::RunFacts;

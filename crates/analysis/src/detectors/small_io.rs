@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Cause, Evidence, Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::FindingId;
 use convoy_model::{
-    CallSamples, FunctionKey, GroupId, NameId, ObjectId, OffReason, ProcessId, Slice, ThreadId,
+    CallSamples, FindingId, FunctionKey, GroupId, NameId, ObjectId, OffReason, ProcessId, Slice,
+    ThreadId,
 };
 
 pub(crate) use self::place::bytes;

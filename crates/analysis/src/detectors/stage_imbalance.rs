@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Gain, Subject};
 use convoy_model::upper_bound::with_error;
-use convoy_model::FindingId;
-use convoy_model::{runs, serves_a_machine, GroupId};
+use convoy_model::{runs, serves_a_machine, FindingId, GroupId};
 
 use crate::facts::idle_wait::SATURATED;
 use crate::facts::process_facts::ProcessFacts;
@@ -235,12 +234,7 @@ impl Stages {
         Finding {
             id: FindingId::LoadImbalance,
             subject: Subject::Groups(self.groups.clone()),
-            title: format!(
-                "{} is the pipeline's bottleneck: busy {} of its time; the groups it works with {} at least",
-                names[slow],
-                percent(self.busiest.min(1.0)),
-                percent(self.laziest)
-            ),
+            title: self.title(&names[slow]),
             evidence: self.evidence(&names),
             causes: vec![cause(
                 "wrong-thread-assignment",
@@ -326,12 +320,7 @@ impl Stages {
         Finding {
             id: FindingId::SlowStage,
             subject: Subject::Group(self.groups[slow]),
-            title: format!(
-                "{} is the pipeline's bottleneck: busy {} of its time; the groups it works with {} at least",
-                names[slow],
-                percent(self.busiest.min(1.0)),
-                percent(self.laziest)
-            ),
+            title: self.title(&names[slow]),
             evidence: self.evidence(&names),
             causes: vec![cause(
                 "slow-stage",
@@ -350,6 +339,15 @@ impl Stages {
             share_of_thread_time: 1.0 - self.laziest.min(1.0),
             caveats: self.caveats(cx, slow),
         }
+    }
+
+    fn title(&self, slow: &str) -> String {
+        format!(
+            "{slow} is the pipeline's bottleneck: busy {} of its time; \
+             the groups it works with {} at least",
+            percent(self.busiest.min(1.0)),
+            percent(self.laziest)
+        )
     }
 
     fn evidence(&self, names: &[String]) -> Vec<convoy_model::finding::Evidence> {

@@ -10,8 +10,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::FindingId;
-use convoy_model::{differs_by_chance, GroupId, OffReason, ThreadId};
+use convoy_model::{differs_by_chance, FindingId, GroupId, OffReason, ThreadId};
 use convoy_profile::{ObjectKind, Op};
 
 use crate::detectors::small_regions;

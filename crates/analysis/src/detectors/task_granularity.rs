@@ -9,8 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
-use convoy_model::FindingId;
-use convoy_model::{is_runtimes_own, ProcessId, Site, SiteId, ThreadId};
+use convoy_model::{is_runtimes_own, FindingId, ProcessId, Site, SiteId, ThreadId};
 
 use crate::detectors::goroutine_lock::may_be_idle;
 use crate::estimate::saving::{goes_with_larger_pieces, Saving};

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent, plural};
-use convoy_model::FindingId;
-use convoy_model::{OffReason, ThreadId};
+use convoy_model::{FindingId, OffReason, ThreadId};
 
 use crate::estimate::saving::{Saving, NO_WORK, SWITCH_NS};
 use crate::facts::lock_recognition::lets_go;

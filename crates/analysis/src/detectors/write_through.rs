@@ -10,8 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Cause, Evidence, Finding, Subject};
 use convoy_model::words::percent;
-use convoy_model::FindingId;
-use convoy_model::{OffCpu, OffId, OffReason, ProcessId, SchedThread, SiteId, ThreadId};
+use convoy_model::{FindingId, OffCpu, OffId, OffReason, ProcessId, SchedThread, SiteId, ThreadId};
 
 use self::amount::Amount;
 use self::writer::Writer;

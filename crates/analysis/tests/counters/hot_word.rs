@@ -1,13 +1,12 @@
 //! A lock whose word goes from processor to processor: hardly anybody waits, and it costs all the same.
 use convoy_analysis::counters::analyze;
 use convoy_analysis::Params;
-use convoy_model::FindingId;
 use convoy_model::Model;
 use convoy_profile::{ObjectKind, Op};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, s, us, ProfileBuilder};
 
-use convoy_model::OffReason;
+use convoy_model::{FindingId, OffReason};
 
 const SECTIONS: u64 = 5_000_000;
 

@@ -2,8 +2,7 @@
 use convoy_analysis::counters::analyze;
 use convoy_analysis::Params;
 use convoy_model::finding::Gain;
-use convoy_model::FindingId;
-use convoy_model::{Model, OffReason};
+use convoy_model::{FindingId, Model, OffReason};
 use convoy_profile::Profile;
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};

@@ -2,8 +2,7 @@
 
 use convoy_analysis::arbitration::{cross_check, merge};
 use convoy_model::finding::Subject;
-use convoy_model::FindingId;
-use convoy_model::{Model, ObjectId, OffReason};
+use convoy_model::{FindingId, Model, ObjectId, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};
 

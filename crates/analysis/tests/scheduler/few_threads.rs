@@ -1,8 +1,7 @@
 //! too-few-threads: all work all the time, or one does all there is.
 
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::FindingId;
-use convoy_model::{Model, OffReason};
+use convoy_model::{FindingId, Model, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 

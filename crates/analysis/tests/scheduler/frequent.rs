@@ -1,8 +1,7 @@
 //! frequent-lock: locks that no agent counts, told by the samples in their functions.
 
 use convoy_model::finding::Finding;
-use convoy_model::FindingId;
-use convoy_model::{Model, SpinKind};
+use convoy_model::{FindingId, Model, SpinKind};
 use convoy_profile::{FrameIx, StackIx};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};

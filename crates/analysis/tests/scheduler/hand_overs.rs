@@ -1,8 +1,7 @@
 //! lock-step: what the hand-overs themselves cost, and threads that meet while they take turns on the processors.
 
 use convoy_model::finding::Finding;
-use convoy_model::FindingId;
-use convoy_model::{Model, OffReason, SpinKind};
+use convoy_model::{FindingId, Model, OffReason, SpinKind};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};
 

@@ -1,8 +1,7 @@
 //! Go: where threads wait for the network or a timer for long, there may be nothing to do. What others then seem to wait for
 //! is no loss.
 
-use convoy_model::FindingId;
-use convoy_model::{Model, OffReason};
+use convoy_model::{FindingId, Model, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 

@@ -1,8 +1,7 @@
 //! Locks inside of the C library that no agent counts: which waits are for one of them, and what is advised.
 
 use convoy_model::finding::Finding;
-use convoy_model::FindingId;
-use convoy_model::{OffReason, SpinKind};
+use convoy_model::{FindingId, OffReason, SpinKind};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 

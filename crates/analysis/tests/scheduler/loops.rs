@@ -1,8 +1,7 @@
 //! busy-waiting: which loops are one, in whichever process, thread and function of a library they are.
 
 use convoy_model::finding::Finding;
-use convoy_model::FindingId;
-use convoy_model::{Model, SpinKind};
+use convoy_model::{FindingId, Model, SpinKind};
 use convoy_testkit::sched::Schedule;
 use convoy_testkit::{ms, ProfileBuilder};
 

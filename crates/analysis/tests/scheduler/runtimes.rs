@@ -1,7 +1,6 @@
 //! Locks of run-time systems: of goroutines, and the interpreter locks of Python and Ruby.
 
-use convoy_model::FindingId;
-use convoy_model::{Model, OffReason};
+use convoy_model::{FindingId, Model, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 

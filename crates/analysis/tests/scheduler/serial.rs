@@ -2,8 +2,7 @@
 
 use convoy_analysis::arbitration::merge;
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::FindingId;
-use convoy_model::{Model, OffReason};
+use convoy_model::{FindingId, Model, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};
 

@@ -1,7 +1,6 @@
 //! sleep-polling: threads that sleep between two looks for work, and those that keep a rate.
 
-use convoy_model::FindingId;
-use convoy_model::{Model, OffReason, SpinKind};
+use convoy_model::{FindingId, Model, OffReason, SpinKind};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};
 

@@ -1,7 +1,6 @@
 //! busy-waiting.
 
-use convoy_model::FindingId;
-use convoy_model::{Model, OffReason, SpinKind};
+use convoy_model::{FindingId, Model, OffReason, SpinKind};
 use convoy_profile::{OffCpu, ThreadRef};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};

@@ -1,8 +1,7 @@
 //! Go: one goroutine that all others wait for, whatever threads it runs on.
 
 use convoy_model::finding::Finding;
-use convoy_model::FindingId;
-use convoy_model::{GoProgram, GoWait, Model, SiteId};
+use convoy_model::{FindingId, GoProgram, GoWait, Model, SiteId};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 

@@ -1,7 +1,6 @@
 //! lock-step, and locks inside of libraries: contended-futex.
 
-use convoy_model::FindingId;
-use convoy_model::{Model, OffReason};
+use convoy_model::{FindingId, Model, OffReason};
 use convoy_profile::Reason;
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};

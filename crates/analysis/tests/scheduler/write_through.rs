@@ -2,8 +2,7 @@
 
 use convoy_analysis::scheduler::Analysis;
 use convoy_model::finding::Finding;
-use convoy_model::FindingId;
-use convoy_model::{Model, OffReason};
+use convoy_model::{FindingId, Model, OffReason};
 use convoy_profile::{CallSamples, NameIx, StackIx, ThreadIx, ThreadRef};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};

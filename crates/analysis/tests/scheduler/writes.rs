@@ -3,8 +3,7 @@
 use convoy_analysis::arbitration::merge;
 use convoy_analysis::scheduler::Analysis;
 use convoy_model::finding::Subject;
-use convoy_model::FindingId;
-use convoy_model::{Model, ObjectId, OffReason};
+use convoy_model::{FindingId, Model, ObjectId, OffReason};
 use convoy_profile::{CallSamples, StackIx, ThreadIx, ThreadRef};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};

@@ -3,8 +3,7 @@
 use convoy_estimate::WhatIf;
 use convoy_investigate::Lead;
 use convoy_model::finding::Finding;
-use convoy_model::FindingId;
-use convoy_model::{is_lock_kind, Model};
+use convoy_model::{is_lock_kind, FindingId, Model};
 use convoy_report::names;
 
 /// What is known of a finding from the recorded run.

@@ -14,11 +14,10 @@ use convoy_analysis::scheduler as critical;
 use convoy_analysis::Params;
 use convoy_diagnose as diagnose;
 use convoy_model::finding::{Cause, Evidence, Finding, Gain, Subject};
-use convoy_model::FindingId;
 use convoy_model::{
-    FutexOf, GoProgram, GoWait, Group, GroupId, LoopId, Lost, Model, NameId, Object, ObjectId,
-    Pair, Process, ProcessId, Sched, SchedSource, Site, SiteFrame, SiteId, Sources, SpinLoop,
-    Thread, ThreadId, Use, Waker,
+    FindingId, FutexOf, GoProgram, GoWait, Group, GroupId, LoopId, Lost, Model, NameId, Object,
+    ObjectId, Pair, Process, ProcessId, Sched, SchedSource, Site, SiteFrame, SiteId, Sources,
+    SpinLoop, Thread, ThreadId, Use, Waker,
 };
 use convoy_profile::{
     Collector, Exit, ExperimentLevel, ExperimentNull, ExperimentProgress, ExperimentTarget,

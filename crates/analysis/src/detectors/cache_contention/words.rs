@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use convoy_model::finding::Cause;
-use convoy_model::FindingId;
-use convoy_model::{SiteId, ThreadId};
+use convoy_model::{FindingId, SiteId, ThreadId};
 
 use crate::facts::cache_lines::{Fight, Fought};
 use crate::facts::lanes::Lanes;

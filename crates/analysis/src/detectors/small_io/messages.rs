@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::FindingId;
-use convoy_model::{CallSamples, FunctionKey, GroupId, NameId, OffReason, ThreadId};
+use convoy_model::{CallSamples, FindingId, FunctionKey, GroupId, NameId, OffReason, ThreadId};
 
 use super::place::{Cpu, Entering, Place, Time};
 use super::COLD;
