@@ -5,7 +5,6 @@ additional work, as often as an environment variable says: less is a program tha
 to do.
 """
 
-import functools
 import json
 import shutil
 import subprocess
@@ -84,7 +83,6 @@ def amalgamation(where: Path) -> Path:
     return source
 
 
-@functools.cache
 def changed(
     name: str, fetch: Callable[[Path], Path], changes: tuple[Change, ...]
 ) -> tuple[Path, bool]:
