@@ -37,9 +37,10 @@ golden: setup-test ## run the golden tests only
 bless: setup-test ## accept the present output as the golden one
 	CONVOY_BLESS=1 $(CARGO) test --locked -p convoy-report -p convoy-analysis -p convoy-compare
 
-bench: build setup-test ## overhead against the bare program and peers; all functions probed; gains told and measured
+bench: build setup-test ## overhead beside the bare program and peers; probes, experiments, gains beside the truth
 	bench/run
 	bench/live
+	bench/causal
 	bench/gains
 
 whatif: build setup-test ## what fixes save, measured and as convoy replay predicts it

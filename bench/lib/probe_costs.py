@@ -5,6 +5,7 @@ import statistics
 import subprocess
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -120,6 +121,7 @@ def stops() -> list[str]:
         program = many_functions(Path(scratch))
         with subprocess.Popen([program]) as busy:
             try:
+                wait_for_code(busy.pid, program)
                 for probes, rounds, median, p99 in STOPS:
                     command = [example, str(busy.pid), str(probes), str(rounds)]
                     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
@@ -131,6 +133,12 @@ def stops() -> list[str]:
             finally:
                 busy.kill()
     return rows
+
+
+def wait_for_code(pid: int, program: Path) -> None:
+    """Popen returns when exec has begun: the new program is not mapped yet."""
+    while str(program) not in Path(f"/proc/{pid}/maps").read_text():
+        time.sleep(0.01)
 
 
 def cell(ms: list[float]) -> str:

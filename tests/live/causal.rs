@@ -367,7 +367,7 @@ fn a_point_that_is_not_there_is_named(scratch: &Scratch) -> Result {
     let program = program("stages.c")?;
     let _turn = turn::shared();
     let options = ["--progress", "fn:write_itme"];
-    let (outcome, report) = experiment(scratch, &options, &program, &["items=3000"])?;
+    let (outcome, report) = experiment(scratch, &options, &program, &["items=10000"])?;
     check!(outcome.end == End::Status(0), "{:?}", outcome.end);
     let reason = report["reason"].as_str().unwrap_or_default();
     check!(

@@ -24,7 +24,7 @@ pub fn coz(report: &Report) -> String {
     let settings = Settings {
         estimator,
         precision: 0.0,
-        seed: 0,
+        seed: u64::from(report.measurements.pid),
     };
     let experiment = Experiment::over(mechanisms, settings, blocks.clone());
     let progress = report.progress.first().map_or("", |row| &row.name);
@@ -114,7 +114,7 @@ mod tests {
         let settings = Settings {
             estimator,
             precision: 0.001,
-            seed: 3,
+            seed: 0,
         };
         let shares = [0.8, 0.1];
         let mut experiment = Experiment::new(vec![Mechanism::Sampled; shares.len()], settings);

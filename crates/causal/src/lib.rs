@@ -12,6 +12,7 @@
 
 mod algorithm;
 mod comparison;
+mod consistent;
 mod coz;
 mod estimator;
 mod experiment;

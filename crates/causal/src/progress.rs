@@ -5,8 +5,8 @@
 //! Releases come first of the rest, as nearly every unit of work of a multithreaded program passes
 //! some lock a fixed number of times; releases by waits on a condition are none, since their number
 //! depends on the schedule. Where none of them comes often enough, calls of a function count that
-//! took samples: of those that are called often enough the one that is called least often, since it
-//! is nearest to a unit of work.
+//! took samples, and that is not called when threads meet: of those that are called often enough,
+//! bursts counted once, the one that is called least often, since it is nearest to a unit of work.
 
 use std::time::Duration;
 
@@ -117,10 +117,11 @@ impl Progress {
     /// The best of functions; `None` = none is called often enough.
     pub fn choose_calls(rates: &[Rate]) -> Option<Rate> {
         let counted = || rates.iter().filter(|rate| rate.per_second <= CALLS_MOST_HZ);
-        let order = |a: &&Rate, b: &&Rate| a.per_second.total_cmp(&b.per_second);
+        let seen = |a: &&Rate, b: &&Rate| a.independent().total_cmp(&b.independent());
         // One that lets windows be short, else the one that lets them be shortest.
-        let short = counted().filter(|rate| rate.per_second >= ENOUGH / WINDOW_S);
-        let best = short.min_by(order).or_else(|| counted().max_by(order));
+        let short = counted().filter(|rate| rate.independent() >= ENOUGH / WINDOW_S);
+        let rarest = short.min_by(|a, b| a.per_second.total_cmp(&b.per_second));
+        let best = rarest.or_else(|| counted().max_by(seen));
         best.filter(|rate| rate.is_enough()).cloned()
     }
 
@@ -238,6 +239,20 @@ mod tests {
         assert_eq!(chosen(&[20.0, 100.0]), Some(100.0));
         assert_eq!(chosen(&[1.0, 5e7]), None, "too rare, and too expensive");
         assert!(may_follow_the_work("parse") && !may_follow_the_work("__sched_yield"));
+    }
+
+    #[test]
+    fn a_function_that_is_called_in_bursts_counts_as_often_as_they_come() {
+        let calls = |name: &str, per_second, burst| Rate {
+            burst,
+            ..rate(Progress::Calls(name.into()), per_second)
+        };
+        let all = [
+            calls("bursts", 15_000.0, 50.0),
+            calls("even", 90_000.0, 1.5),
+        ];
+        assert_eq!(Progress::choose_calls(&all).as_ref(), Some(&all[1]));
+        assert_eq!(Progress::choose_calls(&all[..1]).as_ref(), Some(&all[0]));
     }
 
     #[test]

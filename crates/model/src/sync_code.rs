@@ -120,7 +120,9 @@ impl SyncCode {
         codes.max_by_key(|code| *code == Self::Lock)
     }
 
-    fn of_function(frame: &SiteFrame) -> Option<Self> {
+    /// What a function does so by itself, but for the fast path of a lock. How often it is called
+    /// depends on who meets whom.
+    pub fn of_function(frame: &SiteFrame) -> Option<Self> {
         let name = bare(&frame.function);
         let is_one_of = |known: &[&str]| known.iter().any(|begin| name.starts_with(begin));
         if is_one_of(&LOCKS) {

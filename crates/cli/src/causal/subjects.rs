@@ -10,7 +10,7 @@ use convoy_capture::causal::{
 use convoy_capture::Watch;
 use convoy_causal::{reason, Algorithm, Kind, Mechanism, Point, PointKind, Target};
 use convoy_live::{group_of, Function};
-use convoy_model::{Model, ObjectId};
+use convoy_model::{Model, ObjectId, SiteFrame, SyncCode};
 use convoy_profile::{ObjectKind, Profile};
 use convoy_report::{find, names};
 
@@ -107,10 +107,12 @@ impl Reconnaissance {
         self.functions.as_ref()
     }
 
-    /// Calls of the functions that took samples, those that took most first. Of the C library's
-    /// functions the loader has copies: there the library's own counts.
+    /// Calls of the functions that took samples, those that took most first, without those that
+    /// exclude, wait for or wake threads. Of the C library's functions the loader has copies: there
+    /// the library's own counts.
     pub fn calls(&self) -> Vec<Point> {
         let functions = self.by_function().into_iter();
+        let functions = functions.filter(|(_, function)| !is_of_meetings(function));
         let point = |(_, function): (u64, Function)| Point {
             kind: match function.module == LIBC {
                 true => PointKind::SystemCall,
@@ -288,6 +290,16 @@ impl Reconnaissance {
         let what = locked(addresses);
         Ok(found(target, Mechanism::Measured, None, what))
     }
+}
+
+/// Called when threads meet: the number follows the schedule, not the work.
+fn is_of_meetings(function: &Function) -> bool {
+    let frame = SiteFrame {
+        function: function.name.clone(),
+        module: function.module.clone(),
+        ..SiteFrame::default()
+    };
+    SyncCode::of_function(&frame).is_some()
 }
 
 fn range_of(code: &std::ops::Range<u64>, target: u32) -> Range {
