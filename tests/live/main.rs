@@ -18,6 +18,7 @@ mod phases;
 mod replay;
 mod search;
 mod sessions;
+mod terminal;
 mod top;
 mod trace;
 mod trial;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
     trials.extend(perf_sched::trials());
     trials.extend(search::trials());
     trials.extend(sessions::trials());
+    trials.extend(terminal::trials());
     trials.extend(top::trials());
     trials.extend(trace::trials());
     trials.extend(trial::trials());

@@ -13,6 +13,7 @@ use rustix::fs::{statvfs, StatVfsMountFlags};
 use crate::elf_check::COMPANION_MACHINE;
 use crate::empty_library::empty_library;
 use crate::error::{Error, ErrorKind, Trouble};
+use crate::own_directory::own_directory;
 
 static AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libconvoy.so"));
 static TRACING_AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libconvoy-diagnose.so"));
@@ -107,23 +108,7 @@ pub(crate) fn parents() -> Vec<PathBuf> {
 fn install_in(parent: &Path, agent: &[u8]) -> Result<AgentFile, String> {
     usable(parent)?;
     let uid = rustix::process::geteuid().as_raw();
-    let dir = parent.join(format!("convoy-{uid}"));
-    match DirBuilder::new().mode(0o755).create(&dir) {
-        // whatever the umask made of it
-        Ok(()) => fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).map_err(text)?,
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-        Err(e) => return Err(text(e)),
-    }
-    // /tmp belongs to everybody: somebody else may have made the directory, or a link in its place.
-    let found = fs::symlink_metadata(&dir).map_err(text)?;
-    if !found.is_dir() || found.uid() != uid || found.mode() & 0o022 != 0 {
-        return Err(format!(
-            "{} is not a directory of uid {uid} that only it can write (uid {}, mode {:o})",
-            dir.display(),
-            found.uid(),
-            found.mode() & 0o7777
-        ));
-    }
+    let dir = own_directory(parent, "convoy", 0o755)?;
     let name = format!("libconvoy-{:016x}.so", digest(agent));
     let file = dir.join(&name);
     put(&dir, &file, agent, uid)?;

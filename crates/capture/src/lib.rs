@@ -38,6 +38,7 @@ mod machine;
 mod members;
 mod open_files;
 mod others;
+mod own_directory;
 mod poll;
 pub mod probes;
 mod procfs;
@@ -67,6 +68,7 @@ pub use kernel::Scheduler;
 pub use machine::machine;
 pub use members::{Member, Members};
 pub use open_files::OpenFiles;
+pub use own_directory::own_directory;
 pub use probes::ProbeClient;
 pub use procfs::{
     command_line, end_process, processes_called, thread_names, IoFigures, ProcessReading,

@@ -213,6 +213,10 @@ pub struct Report {
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
 
+    /// Read what the last run on a terminal was kept as: convoy -- COMMAND without -o
+    #[arg(long, conflicts_with = "file")]
+    pub last: bool,
+
     #[command(flatten)]
     pub view: View,
 

@@ -19,6 +19,7 @@ mod generate;
 mod html;
 mod investigate;
 mod judge;
+mod last;
 mod limits;
 mod live;
 mod look;

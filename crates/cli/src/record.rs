@@ -14,7 +14,8 @@ use crate::args::{Record, Run, Running};
 use crate::exit::Status;
 use crate::message::{say, Message};
 use crate::recording::Recording as HowToRecord;
-use crate::{pattern, recorder_cost, show};
+use crate::show::Kept;
+use crate::{last, pattern, recorder_cost, show};
 
 /// Runs, then reports.
 pub fn run(run: &Run) -> Status {
@@ -41,8 +42,12 @@ pub fn run(run: &Run) -> Status {
     warn(&recording.warnings, run.quiet);
     // A report of what could not be kept is better than none.
     let kept = output.map(|to| keep(&mut recording, to, &run.command, pid, run.quiet));
-    let file = kept.as_ref().and_then(|kept| kept.as_deref().ok());
-    let shown = show::after_run(recording.profile, run, file);
+    let place = match &kept {
+        Some(Ok(file)) => Kept::In(file),
+        None if show::is_brief(run) && last::keep(&recording.profile).is_ok() => Kept::AsLast,
+        _ => Kept::No,
+    };
+    let shown = show::after_run(recording.profile, run, place);
     match shown {
         Ok(()) => match kept {
             Some(Err(status)) => status,

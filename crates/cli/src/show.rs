@@ -1,7 +1,7 @@
 //! From a profile to a report on a stream or in a file.
 
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -13,6 +13,7 @@ use crate::args::{Report, Run, View};
 use crate::diagnose::Diagnose;
 use crate::exit::Status;
 use crate::judge::Judged;
+use crate::last;
 use crate::limits::Limits;
 use crate::look::Look;
 use crate::message::Message;
@@ -32,6 +33,7 @@ pub fn report(report: &Report) -> Status {
 fn try_report(report: &Report) -> Result<(), Message> {
     let path = match &report.file {
         Some(path) => path.clone(),
+        None if report.last => last::kept()?,
         None => {
             let newest = newest(Path::new("."))?;
             if !report.quiet {
@@ -44,13 +46,17 @@ fn try_report(report: &Report) -> Result<(), Message> {
     if report.html.is_some() || report.open {
         return crate::html::write(profile, &damage, report);
     }
-    let source = Source::File(path.to_string_lossy().into_owned());
+    let source = match report.last {
+        true => Source::Last,
+        false => Source::File(path.to_string_lossy().into_owned()),
+    };
     let stdout = std::io::stdout();
     let look = match report.report_to {
         Some(_) => report.view.shape.look(None),
         None => report.view.shape.look(Some(&stdout)),
     };
-    let text = render(profile, &report.view, &report.limits, source, look)?;
+    let pages = (&report.view, page(&report.view));
+    let text = render(profile, pages, &report.limits, source, look)?;
     match &report.report_to {
         Some(file) => write_file(file, &text),
         None => print(&text),
@@ -72,13 +78,38 @@ pub fn print(text: &str) -> Result<(), Message> {
     }
 }
 
-/// The report at the end of a run, on standard error or in the file that was asked for. `kept`: the profile's file, if there is one.
-pub fn after_run(profile: Profile, run: &Run, kept: Option<&Path>) -> Result<(), Message> {
+/// Where the profile of a run is while its report is written.
+pub enum Kept<'a> {
+    /// Nowhere.
+    No,
+    /// In the file that the user named.
+    In(&'a Path),
+    /// Where `convoy report --last` finds it.
+    AsLast,
+}
+
+/// Whether a person waits for the report at a terminal, and did not say which page or format: a
+/// short one answers, if the rest can be had afterwards.
+pub fn is_brief(run: &Run) -> bool {
+    let is_told = run.report_to.is_some() || run.view.shape.format != ReportFormat::Text;
+    !is_told && page(&run.view) == Page::Summary && std::io::stderr().is_terminal()
+}
+
+/// The report at the end of a run, on standard error or in the file that was asked for.
+pub fn after_run(profile: Profile, run: &Run, kept: Kept<'_>) -> Result<(), Message> {
     let look = look_after_run(&run.report_to, &run.view.shape);
-    let source = kept.map_or(Source::Live, |file| {
-        Source::File(file.to_string_lossy().into_owned())
-    });
-    let text = render(profile, &run.view, &run.limits, source, look)?;
+    let source = match kept {
+        Kept::No => Source::Live,
+        Kept::In(file) => Source::File(file.to_string_lossy().into_owned()),
+        Kept::AsLast => Source::Last,
+    };
+    let wanted = match kept {
+        Kept::No => page(&run.view),
+        _ if is_brief(run) => Page::Brief,
+        _ => page(&run.view),
+    };
+    let pages = (&run.view, wanted);
+    let text = render(profile, pages, &run.limits, source, look)?;
     write_after_run(&run.report_to, &text)
 }
 
@@ -138,7 +169,7 @@ fn write_after_run(file: &Option<PathBuf>, text: &str) -> Result<(), Message> {
 /// Analyses a profile and writes the page that was asked for.
 fn render(
     profile: Profile,
-    view: &View,
+    (view, page): (&View, Page),
     limits: &Limits,
     source: Source,
     look: Look,
@@ -152,7 +183,7 @@ fn render(
         width: look.width,
         color: look.color && view.shape.format == ReportFormat::Text,
         unicode: look.unicode,
-        view: page(view),
+        view: page,
         source,
         ..Options::default()
     };

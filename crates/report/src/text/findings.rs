@@ -45,6 +45,11 @@ pub fn write(page: &mut Page, report: &Report<'_>, lines: usize) {
     }
 }
 
+/// The first finding by itself.
+pub fn first(page: &mut Page, report: &Report<'_>, finding: &Finding) {
+    one(page, report, 1, finding, Depth::Normal);
+}
+
 /// All findings in full, and what was looked at and found harmless.
 pub fn write_all(page: &mut Page, report: &Report<'_>) {
     let analysis = report.analysis;

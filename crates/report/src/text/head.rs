@@ -25,6 +25,11 @@ pub fn write(page: &mut Page, report: &Report<'_>) {
     }
     unexplained(page, report);
     page.gap();
+    verdict(page, report);
+}
+
+/// What is wrong, or that nothing is.
+pub fn verdict(page: &mut Page, report: &Report<'_>) {
     let verdict = verdict::of(report);
     if !verdict.is_empty() {
         let verdict = vec![toned(Tone::Strong, verdict)];
@@ -33,7 +38,7 @@ pub fn write(page: &mut Page, report: &Report<'_>) {
 }
 
 /// Reasons to look further, also where there is a finding: it may be about something else.
-fn unexplained(page: &mut Page, report: &Report<'_>) {
+pub fn unexplained(page: &mut Page, report: &Report<'_>) {
     let analysis = report.analysis;
     // Without one the verdict says it.
     if analysis.unexplained.is_empty() || analysis.findings.is_empty() {

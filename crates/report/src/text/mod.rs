@@ -1,6 +1,7 @@
 //! The report for a person: one screen that answers "what serializes it, why, what would fixing it
 //! buy, what do I do", and pages with the details on demand.
 
+mod brief;
 mod critical;
 mod experiments;
 mod findings;
@@ -53,6 +54,8 @@ impl Default for Options {
 pub enum View {
     /// One screen.
     Summary,
+    /// The verdict, a picture and the first finding, for a terminal.
+    Brief,
     /// All findings, also those that are not worth it, and all tables.
     All,
     /// All about the locks (or other objects) that match: name, address, site or expression.
@@ -72,6 +75,8 @@ pub enum Source {
     Live,
     /// In this file.
     File(String),
+    /// Where `convoy report --last` finds it.
+    Last,
 }
 
 /// Writes the page that the options ask for.
@@ -82,7 +87,7 @@ pub enum Source {
 pub fn render(report: &Report<'_>, options: &Options) -> Result<String, String> {
     let mut page = Page::new(options.width, options.color, options.unicode);
     match &options.view {
-        View::Summary if is_session(report) => {
+        View::Summary | View::Brief if is_session(report) => {
             head::run(&mut page, report);
             curves(&mut page, report, false);
         }
@@ -94,6 +99,7 @@ pub fn render(report: &Report<'_>, options: &Options) -> Result<String, String> 
             tail::hints(&mut page, report, options);
             tail::quality(&mut page, report);
         }
+        View::Brief => brief::write(&mut page, report, options),
         View::All if is_session(report) => {
             head::run(&mut page, report);
             curves(&mut page, report, true);

@@ -209,6 +209,21 @@ impl Page {
         }
     }
 
+    /// Parts of one bar that end at these columns, each paler than the one before.
+    pub fn bars(&self, ends: &[usize]) -> String {
+        let shades = match self.unicode {
+            true => ["█", "▓", "░"],
+            false => ["#", "=", "."],
+        };
+        let mut begin = 0;
+        let mut bar = String::new();
+        for (end, shade) in ends.iter().zip(shades) {
+            bar += &shade.repeat(end.saturating_sub(begin));
+            begin = begin.max(*end);
+        }
+        bar
+    }
+
     /// Between the columns of a line of facts.
     pub fn dot(&self) -> &'static str {
         if self.unicode {

@@ -55,6 +55,7 @@ pub fn hints(page: &mut Page, report: &Report<'_>, options: &Options) {
                 plain(flags.join(" | ")),
             ]
         }
+        Source::Last => vec![plain("convoy report --last "), plain(flags.join(" | "))],
         Source::Live => vec![
             plain("record once, look often: convoy record -o run.convoy -- "),
             plain(names::clip(&report.model.meta.command.join(" "), 40)),
@@ -88,13 +89,7 @@ const STOLEN: f64 = 0.03;
 /// What was lost, what the recording cost, what has no name, what was not observable.
 pub fn quality(page: &mut Page, report: &Report<'_>) {
     let quality = quality::of(report.model);
-    page.gap();
-    page.hang(
-        0,
-        toned(Tone::Title, "Quality"),
-        LABEL,
-        summary(page, report, &quality),
-    );
+    title(page, report, &quality);
     let line = |page: &mut Page, tone, label: &str, text: String| {
         page.hang(0, toned(tone, label), LABEL, vec![plain(text)]);
     };
@@ -163,12 +158,26 @@ pub fn quality(page: &mut Page, report: &Report<'_>) {
         );
         line(page, Tone::Warn, "note", text);
     }
-    for text in report.critical.iter().flat_map(|c| doubts(&c.quality)) {
+    for text in report.critical.iter().flat_map(|c| remarks(&c.quality)) {
         line(page, Tone::Warn, "note", text);
     }
     for note in &report.model.meta.notes {
         line(page, Tone::Warn, "note", note.clone());
     }
+}
+
+/// In a line or two: what was lost, and what was not seen.
+pub fn doubts(page: &mut Page, report: &Report<'_>) {
+    title(page, report, &quality::of(report.model));
+    if let Some(text) = blind_spots(report) {
+        page.hang(0, toned(Tone::Dim, NOT_SEEN), LABEL, vec![plain(text)]);
+    }
+}
+
+fn title(page: &mut Page, report: &Report<'_>, quality: &Quality) {
+    page.gap();
+    let summary = summary(page, report, quality);
+    page.hang(0, toned(Tone::Title, "Quality"), LABEL, summary);
 }
 
 /// What could cost time without a trace in this recording.
@@ -180,7 +189,7 @@ fn blind_spots(report: &Report<'_>) -> Option<String> {
 }
 
 /// What a reader of the scheduler's numbers must know.
-fn doubts(q: &convoy_analysis::scheduler::Quality) -> Vec<String> {
+fn remarks(q: &convoy_analysis::scheduler::Quality) -> Vec<String> {
     let mut texts = q.remarks.clone();
     if is_off(q) {
         texts.push("the scheduler's numbers do not add up (--critical: by how much)".into());
