@@ -87,6 +87,8 @@ fn every_finding_has_a_profile(scratch: &Scratch) -> Result<()> {
     let files = fs::read_dir(directory()).into_iter().flatten().flatten();
     for path in files.map(|file| file.path()) {
         if path.extension().is_some_and(|end| end == "txt") {
+            let profile = path.with_extension("convoy");
+            check!(profile.is_file(), "{}: no such profile", profile.display());
             said += &read(&path)?;
         }
     }
