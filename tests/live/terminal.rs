@@ -65,7 +65,7 @@ fn no_run_was_kept(scratch: &Scratch) -> Result {
     last.args(["report", "--last"]);
     last.env("TMPDIR", scratch.dir());
     let outcome = run(&mut last, scratch.dir(), "last", TIMEOUT)?;
-    check!(outcome.end == End::Status(1), "{:?}", outcome.end);
+    check!(outcome.end == End::Status(2), "{:?}", outcome.end);
     check!(
         outcome.stderr.contains("no run was kept"),
         "{}",

@@ -76,7 +76,7 @@ impl Case<'_> {
         if at_least > LARGE_SECTION_NS {
             let too_large = cause(
                 "too-large-critical-section",
-                "the section holds the lock for longer than shared data need",
+                "the critical section includes work that needs no lock",
                 format!("move work that needs no protection out of the section at {here}"),
             );
             // To put an item into a queue, or take one, does not take so long.
@@ -300,7 +300,7 @@ const DIAGNOSE: &str =
 fn already_exclusive(here: &str) -> Cause {
     cause(
         "already-exclusive",
-        "another lock or the program's order may already exclude what it excludes",
+        "the lock may be redundant: another lock, or the program's order, already protects this data",
         format!("no lock at {here}, if so"),
     )
 }

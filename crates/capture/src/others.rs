@@ -67,8 +67,8 @@ impl Busy {
         meta.others_ns = others.min(capacity as u64);
         let note = (share >= MUCH && others >= LEAST_NS).then(|| {
             format!(
-                "other programs (clients are some) had {:.0} % of the CPUs' time meanwhile: what is said holds for a machine \
-                 as busy as that",
+                "other programs (clients included) used {:.0} % of the CPUs: the gains hold for a machine \
+                 that busy",
                 100.0 * share.min(1.0)
             )
         });
@@ -178,7 +178,7 @@ mod tests {
         let said = |program| told(program).0;
         // 1,800 of 2,000, of which 100 are ours.
         let text = said(700).expect("half of it");
-        assert!(text.contains("had 50 % of the CPUs' time"), "{text}");
+        assert!(text.contains("used 50 % of the CPUs"), "{text}");
         assert_eq!(said(1_450), None);
         assert_eq!(note(at(60, 0), at(0, 0), ms(30), 0), None, "six ticks");
         let mut later = at(200, 50);

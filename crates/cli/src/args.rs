@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::limits::Limits;
+use crate::output_args::{ReportFormat, Shape};
 use crate::process::process;
 use crate::recording::{time, Recording};
-use crate::shape::{ReportFormat, Shape};
+use crate::threshold_args::Limits;
 
 const ABOUT: &str = "\
 Says what keeps a multithreaded Linux program from running in parallel:

@@ -11,13 +11,13 @@ use std::path::PathBuf;
 use clap::Args;
 use convoy_capture::Scheduler;
 
+use crate::analyze::Judged;
 use crate::args::Running;
 use crate::exit::Status;
-use crate::judge::Judged;
-use crate::limits::Limits;
 use crate::message::Message;
+use crate::output_args::Shape;
 use crate::recording::Recording;
-use crate::shape::Shape;
+use crate::threshold_args::Limits;
 use crate::{record, show};
 use wanted::Wanted;
 

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use convoy_compare::{Comparison, File, Gate, Limit, Summary};
 
+use crate::analyze::Judged;
 use crate::exit::Status;
-use crate::judge::Judged;
-use crate::limits::Limits;
 use crate::message::Message;
 use crate::show;
+use crate::threshold_args::Limits;
 
 /// `convoy diff`.
 #[derive(Debug, Args)]

@@ -8,11 +8,11 @@ use clap::{Args, ValueEnum};
 use convoy_export::{Error, Files, Source};
 use convoy_profile::Profile;
 
+use crate::analyze::Judged;
 use crate::exit::Status;
-use crate::judge::Judged;
-use crate::limits::Limits;
 use crate::message::Message;
 use crate::show;
+use crate::threshold_args::Limits;
 
 /// `convoy export`.
 #[derive(Debug, Args)]

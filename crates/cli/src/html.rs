@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use convoy_profile::{Profile, ReadWarning};
 use convoy_report::human;
 
+use crate::analyze::Judged;
 use crate::args::Report;
 use crate::browser;
-use crate::judge::Judged;
 use crate::message::{say, Message};
 
 /// Analyses a profile and writes the page, with what could not be read of it.

@@ -32,6 +32,14 @@ pub fn kept() -> Result<PathBuf, Message> {
     }
 }
 
+/// What shows it again: root's runs are root's.
+pub fn command() -> &'static str {
+    match std::env::var_os("SUDO_UID") {
+        Some(_) => "sudo convoy report --last",
+        None => "convoy report --last",
+    }
+}
+
 /// Nobody else can read it: a profile names files and functions.
 fn file() -> Result<PathBuf, String> {
     let parent = std::env::temp_dir();

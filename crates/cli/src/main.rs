@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod analyze;
 mod args;
 mod browser;
 mod causal;
@@ -18,12 +19,10 @@ mod findings;
 mod generate;
 mod html;
 mod investigate;
-mod judge;
 mod last;
-mod limits;
 mod live;
-mod look;
 mod message;
+mod output_args;
 mod pattern;
 mod process;
 mod record;
@@ -33,8 +32,9 @@ mod recover;
 mod replay;
 mod replay_native;
 mod serve;
-mod shape;
 mod show;
+mod terminal;
+mod threshold_args;
 mod top;
 
 use std::panic::catch_unwind;

@@ -9,15 +9,15 @@ use convoy_profile::{Profile, ReadWarning};
 use convoy_report::text::{Options, Source, View as Page};
 use convoy_report::{json, markdown, text};
 
+use crate::analyze::Judged;
 use crate::args::{Report, Run, View};
 use crate::diagnose::Diagnose;
 use crate::exit::Status;
-use crate::judge::Judged;
 use crate::last;
-use crate::limits::Limits;
-use crate::look::Look;
 use crate::message::Message;
-use crate::shape::{Format, ReportFormat, Shape};
+use crate::output_args::{Format, ReportFormat, Shape};
+use crate::terminal::Look;
+use crate::threshold_args::Limits;
 
 /// `convoy report`.
 pub fn report(report: &Report) -> Status {
@@ -47,7 +47,7 @@ fn try_report(report: &Report) -> Result<(), Message> {
         return crate::html::write(profile, &damage, report);
     }
     let source = match report.last {
-        true => Source::Last,
+        true => Source::Last(last::command()),
         false => Source::File(path.to_string_lossy().into_owned()),
     };
     let stdout = std::io::stdout();
@@ -101,7 +101,7 @@ pub fn after_run(profile: Profile, run: &Run, kept: Kept<'_>) -> Result<(), Mess
     let source = match kept {
         Kept::No => Source::Live,
         Kept::In(file) => Source::File(file.to_string_lossy().into_owned()),
-        Kept::AsLast => Source::Last,
+        Kept::AsLast => Source::Last(last::command()),
     };
     let wanted = match kept {
         Kept::No => page(&run.view),

@@ -9,11 +9,11 @@ use convoy_capture::{Interrupt, Watch};
 use convoy_top::{App, Live, Reading, Source};
 
 use crate::exit::Status;
-use crate::look::Look;
 use crate::message::Message;
+use crate::output_args::{Format, Shape};
 use crate::recording::time;
-use crate::shape::{Format, Shape};
 use crate::show;
+use crate::terminal::Look;
 
 /// `convoy top`.
 #[derive(Debug, Args)]

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use convoy_profile::Exit;
 
 use crate::change::{mean, Change};
+use crate::headline;
 use crate::identity;
 use crate::key::Place;
+use crate::notes;
 use crate::pairing::{places, renamed, Renamed};
-use crate::remark;
-use crate::sentence;
 use crate::summary::{Found, LockKey, LockNumbers, Part, SiteNumbers, Summary};
 
 /// Why two sides cannot be compared.
@@ -219,8 +219,8 @@ pub fn compare(before: &[Summary], after: &[Summary]) -> Result<Comparison, Erro
         locks: locks(before, after, &renamed),
         remarks: Vec::new(),
     };
-    comparison.remarks = remark::remarks(&comparison, before, after);
-    comparison.sentence = sentence::sentence(&comparison);
+    comparison.remarks = notes::remarks(&comparison, before, after);
+    comparison.sentence = headline::sentence(&comparison);
     Ok(comparison)
 }
 

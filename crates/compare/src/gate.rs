@@ -1,7 +1,7 @@
 //! What the limits of `--fail-on` say to a comparison.
 
 use crate::compare::Comparison;
-use crate::doubt::Doubt;
+use crate::inconclusive::Doubt;
 use crate::limit::Limit;
 
 /// All limits, judged where that is possible.

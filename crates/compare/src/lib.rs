@@ -5,17 +5,17 @@
 
 mod change;
 mod compare;
-mod doubt;
 mod gate;
+mod headline;
 mod identity;
+mod inconclusive;
 mod json;
 mod key;
 mod limit;
 mod markdown;
+mod notes;
 mod pairing;
-mod remark;
 mod sarif;
-mod sentence;
 mod summary;
 mod text;
 
@@ -23,8 +23,8 @@ pub use change::Change;
 pub use compare::{
     compare, Comparison, Error, FindingChange, LockChange, RunFacts, SiteChange, Status,
 };
-pub use doubt::Doubt;
 pub use gate::{Breach, Gate, NotJudged};
+pub use inconclusive::Doubt;
 pub use json::render as json;
 pub use key::Place;
 pub use limit::Limit;

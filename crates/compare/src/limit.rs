@@ -12,8 +12,8 @@ use convoy_report::human::{count, duration, factor, percent};
 
 use crate::change::Change;
 use crate::compare::{Comparison, FindingChange, LockChange, Status};
-use crate::doubt::{self, Doubt, Matter, Sides};
 use crate::gate::Breach;
+use crate::inconclusive::{self, Doubt, Matter, Sides};
 
 /// A limit that was given.
 #[derive(Debug, Clone, PartialEq)]
@@ -205,7 +205,7 @@ impl Limit {
     /// # Errors
     /// The comparison cannot know.
     pub fn check(&self, c: &Comparison) -> Result<Vec<Breach>, Doubt> {
-        let unknown = doubt::of(c, self.metric.matter(), self.sides());
+        let unknown = inconclusive::of(c, self.metric.matter(), self.sides());
         match unknown.or_else(|| self.names_nothing(c)) {
             Some(doubt) => Err(doubt),
             None => Ok(self.breaches(c)),

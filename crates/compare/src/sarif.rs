@@ -9,7 +9,7 @@ use serde_json::{json, Value};
 
 use crate::compare::{Comparison, FindingChange, Status};
 use crate::gate::Gate;
-use crate::remark;
+use crate::notes;
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -61,7 +61,7 @@ pub fn render(c: &Comparison, gate: &Gate, version: &str) -> String {
     let damaged = c.runs().filter(|run| !run.lost.is_empty());
     let notes: Vec<Value> = damaged
         .map(|run| {
-            let text = remark::not_whole(&run.name, &run.lost);
+            let text = notes::not_whole(&run.name, &run.lost);
             json!({"level": "warning", "message": {"text": text}})
         })
         .collect();

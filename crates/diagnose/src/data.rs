@@ -6,14 +6,14 @@ use convoy_model::{Region, SectionSample, SectionWord, Sharing};
 
 use crate::objects::{fields, Object, Objects};
 use crate::rows::{DataRow, RegionRow};
-use crate::shares::Eyes;
+use crate::shares::SharingView;
 
 /// Words of no variable that are nearer than this are one piece of memory.
 const NEAR_BYTES: u64 = 64;
 const ROWS: usize = 16;
 
 /// By kind of memory, means of the sample.
-pub(crate) fn regions(eyes: &Eyes<'_>, samples: &[&SectionSample]) -> Vec<RegionRow> {
+pub(crate) fn regions(eyes: &SharingView<'_>, samples: &[&SectionSample]) -> Vec<RegionRow> {
     #[derive(Default)]
     struct Sum {
         words: f64,
@@ -54,7 +54,7 @@ pub(crate) fn regions(eyes: &Eyes<'_>, samples: &[&SectionSample]) -> Vec<Region
 
 /// Variables and pieces of memory, by the words of the samples that `of` picks, most accessed first.
 pub(crate) fn data(
-    eyes: &Eyes<'_>,
+    eyes: &SharingView<'_>,
     samples: &[&SectionSample],
     of: impl Fn(u32) -> bool,
 ) -> Vec<DataRow> {
@@ -155,7 +155,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    fn add(&mut self, word: &SectionWord, address: u64, eyes: &Eyes<'_>) {
+    fn add(&mut self, word: &SectionWord, address: u64, eyes: &SharingView<'_>) {
         self.end = address + 8;
         self.words += 1;
         self.sharing = self.sharing.max(eyes.sharing(word));

@@ -8,7 +8,7 @@ use convoy_profile::Op;
 
 use crate::groups::Group;
 use crate::rows::LineRow;
-use crate::shares::Eyes;
+use crate::shares::SharingView;
 
 /// Lines with less of the instructions are not worth moving.
 const WORTH: f64 = 0.02;
@@ -31,7 +31,7 @@ struct Sum {
 }
 
 /// The lines, in order of file and line. `whole` and cut sections alike.
-pub(crate) fn lines(model: &Model, eyes: &Eyes<'_>, group: &Group) -> Vec<LineRow> {
+pub(crate) fn lines(model: &Model, eyes: &SharingView<'_>, group: &Group) -> Vec<LineRow> {
     let sections = eyes.sections;
     let home = home_functions(model, group);
     let traced: u64 = group.rows(sections).map(|site| site.traced()).sum();
@@ -107,7 +107,7 @@ fn touches_shared(line: &LineRow, allocates: bool) -> bool {
     known || (rare > FEW * line.executions && !anew)
 }
 
-fn add(sum: &mut Sum, row: &SectionCode, eyes: &Eyes<'_>) {
+fn add(sum: &mut Sum, row: &SectionCode, eyes: &SharingView<'_>) {
     sum.instructions = sum.instructions.saturating_add(row.instructions);
     if row.from.is_none() {
         sum.executions = sum.executions.max(row.executions);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use convoy_model::{ProcessId, Region, SectionSample, Touch};
 
 use crate::partition::find;
-use crate::shares::Eyes;
+use crate::shares::SharingView;
 use crate::text::frame;
 
 /// Displacements of fields. Beyond them they are addresses of arrays, and the register has an index.
@@ -34,7 +34,7 @@ pub(crate) struct Object {
 impl Objects {
     /// The objects of the words that `of` picks.
     pub(crate) fn of(
-        eyes: &Eyes<'_>,
+        eyes: &SharingView<'_>,
         samples: &[&SectionSample],
         of: impl Fn(u32) -> bool,
     ) -> Self {
@@ -88,7 +88,7 @@ struct Found {
 }
 
 impl Found {
-    fn add(&mut self, eyes: &Eyes<'_>, touch: &Touch, weight: u64) {
+    fn add(&mut self, eyes: &SharingView<'_>, touch: &Touch, weight: u64) {
         let word = eyes.word(touch.word);
         let Some(word) = word.filter(|word| word.region == Region::Heap) else {
             return;

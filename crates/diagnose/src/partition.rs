@@ -8,7 +8,7 @@ use convoy_model::{Region, SectionSample, Touch};
 use crate::data::{data, variable};
 use crate::objects::Objects;
 use crate::rows::{Part, Partition, PartitionBy};
-use crate::shares::Eyes;
+use crate::shares::SharingView;
 use crate::stats::Share;
 
 /// Sections that are compared with one another, at most.
@@ -35,7 +35,7 @@ pub(crate) struct Together {
 }
 
 /// Samples of one lock, of all places where it is taken.
-pub(crate) fn together(eyes: &Eyes<'_>, samples: &[&SectionSample]) -> Together {
+pub(crate) fn together(eyes: &SharingView<'_>, samples: &[&SectionSample]) -> Together {
     // The two that hold a family's different locks exclude nobody.
     let some = spread(samples);
     let sets: Vec<Vec<(u32, bool)>> = some.iter().map(|sample| shared_set(eyes, sample)).collect();
@@ -71,7 +71,7 @@ fn spread<'s>(samples: &[&'s SectionSample]) -> Vec<&'s SectionSample> {
 }
 
 /// Shared words and whether they are written, by word.
-fn shared_set(eyes: &Eyes<'_>, sample: &SectionSample) -> Vec<(u32, bool)> {
+fn shared_set(eyes: &SharingView<'_>, sample: &SectionSample) -> Vec<(u32, bool)> {
     let of = |touch: &Touch| (touch.word, touch.writes > 0);
     let mut set: Vec<(u32, bool)> = eyes.shared(sample).map(of).collect();
     set.sort_unstable();
@@ -103,7 +103,11 @@ fn common_words(samples: &[&SectionSample], sets: &[Vec<(u32, bool)>]) -> BTreeS
     common.map(|(word, _)| word).collect()
 }
 
-fn common_accesses(eyes: &Eyes<'_>, samples: &[&SectionSample], common: &BTreeSet<u32>) -> f64 {
+fn common_accesses(
+    eyes: &SharingView<'_>,
+    samples: &[&SectionSample],
+    common: &BTreeSet<u32>,
+) -> f64 {
     let (mut all, mut of_common) = (0.0, 0.0);
     for sample in samples {
         for touch in eyes.shared(sample) {
@@ -169,7 +173,7 @@ fn conflict(a: &[(u32, bool)], b: &[(u32, bool)], without: &BTreeSet<u32>) -> bo
 
 /// The parts, over all words; if memory that is handed out again joins them, over those of variables.
 fn partition(
-    eyes: &Eyes<'_>,
+    eyes: &SharingView<'_>,
     samples: &[&SectionSample],
     sets: &[Vec<(u32, bool)>],
     without: &BTreeSet<u32>,
@@ -193,7 +197,7 @@ fn partition(
 
 /// Words that are in one section are in one part.
 fn parts(
-    eyes: &Eyes<'_>,
+    eyes: &SharingView<'_>,
     samples: &[&SectionSample],
     sets: &[Vec<(u32, bool)>],
     without: &BTreeSet<u32>,
@@ -277,7 +281,7 @@ fn parts(
 
 /// What tells the parts apart. `own_places`: each is of places that use no other one.
 fn by(
-    eyes: &Eyes<'_>,
+    eyes: &SharingView<'_>,
     objects: &Objects,
     parts: &BTreeMap<u32, Vec<u32>>,
     own_places: bool,

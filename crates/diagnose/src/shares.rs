@@ -9,13 +9,13 @@ use convoy_model::{Region, SectionSample, SectionWord, Sections, Sharing, Touch}
 const WRITES_SHARED: f64 = 0.1;
 
 /// How a section's words are looked at.
-pub(crate) struct Eyes<'a> {
+pub(crate) struct SharingView<'a> {
     pub(crate) sections: &'a Sections,
     /// The sections hand out memory: words that threads only overwrite may be the same memory in other hands.
     pub(crate) allocates: bool,
 }
 
-impl<'a> Eyes<'a> {
+impl<'a> SharingView<'a> {
     pub(crate) fn word(&self, ix: u32) -> Option<&'a SectionWord> {
         self.sections.words.get(ix as usize)
     }

@@ -1,7 +1,7 @@
 //! Which frames are a language's own, whatever they do: its run-time library, what is inlined from it, virtual
 //! machines; and the agent's.
 
-use crate::stubs::{is_go_runtime, is_stub};
+use crate::syscall_wrappers::{is_go_runtime, is_stub};
 use crate::{path, SiteFrame};
 
 /// Whether a file is the agent, whose name ends in a hash of its contents: preloaded, or from

@@ -3,7 +3,6 @@
 
 #![forbid(unsafe_code)]
 
-mod beside_sync;
 mod bottleneck;
 mod build;
 mod chance;
@@ -13,6 +12,7 @@ mod kinds;
 mod label;
 mod languages;
 mod lines;
+mod near_sync;
 mod nouns;
 mod own_code;
 mod path;
@@ -22,9 +22,9 @@ mod scripts;
 mod sections;
 mod semaphores;
 mod sources;
-mod stubs;
 mod sums;
 mod sync_code;
+mod syscall_wrappers;
 mod timeline;
 pub mod upper_bound;
 pub mod words;
@@ -51,7 +51,7 @@ pub fn passes_on(frame: &SiteFrame) -> bool {
 
 /// The name of a function without what C libraries put around it: `__GI___mmap64` is `mmap`.
 pub fn bare(function: &str) -> &str {
-    stubs::bare(function)
+    syscall_wrappers::bare(function)
 }
 
 /// Whether the innermost code that was compiled as one belongs to a run-time library, a virtual machine or the agent: what
@@ -64,12 +64,12 @@ pub fn is_runtimes_own(frames: &[SiteFrame]) -> bool {
     compiled.is_some_and(languages::is_runtimes_own)
 }
 
-pub use beside_sync::BesideSync;
 pub use bottleneck::{Bottleneck, FindingId};
 pub use chance::differs_by_chance;
 pub use goroutines::*;
 pub use kinds::{is_blocking_acquire, is_lock_by_type, is_lock_kind, kind_of};
 pub use lines::*;
+pub use near_sync::BesideSync;
 pub use nouns::*;
 pub use programs::{runs, serves_a_machine, Runs};
 pub use sched::*;

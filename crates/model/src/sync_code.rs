@@ -1,7 +1,7 @@
 //! Which samples fell where threads exclude one another, or wait for and wake one another.
 
 use crate::languages::{is_agent, is_language};
-use crate::stubs::bare;
+use crate::syscall_wrappers::bare;
 use crate::{path, SiteFrame};
 
 /// What code does for the sake of other threads.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FrameIx, GoProgram, Powers, SharedLines, StackIx, ThreadIx, Timeline};
+use crate::{FrameIx, GoProgram, Log2Histogram, SharedLines, StackIx, ThreadIx, Timeline};
 
 /// Index into [`Sched::offs`].
 pub type OffIx = u32;
@@ -299,7 +299,7 @@ pub struct OffCpu {
     /// Of `sum_ns`, cut short by the end of the recording.
     pub unfinished_ns: u64,
     /// How long they were, nanoseconds.
-    pub hist: Powers,
+    pub hist: Log2Histogram,
     /// `sum_ns` by the number of threads active meanwhile: by [`bucket`], trailing zeroes cut.
     pub by_active: ByThreads,
     /// The same by working threads.

@@ -10,10 +10,10 @@ use crate::event::{Event, Options, Out, State, Tid, WakerIs};
 use crate::history::History;
 use crate::images::{Image, Images};
 use crate::lanes::Lanes;
-use crate::offs::Offs;
+use crate::off_cpu::Offs;
 use crate::slices::Slices;
 use crate::table::Map;
-use crate::thread::{Books, Phase, Thread};
+use crate::thread::{Phase, Tables, Thread};
 use crate::wakes::Wakes;
 
 /// Rows kept of each kind. With long histograms a row is half a kilobyte, and twice that while the output is
@@ -57,7 +57,7 @@ pub struct Output {
 #[derive(Debug)]
 pub struct Accounting {
     options: Options,
-    books: Books,
+    books: Tables,
     wakes: Wakes,
     images: Images,
     threads: Vec<Thread>,
@@ -81,7 +81,7 @@ impl Accounting {
 
     pub(crate) fn with_limits(options: Options, limits: Limits) -> Self {
         Self {
-            books: Books {
+            books: Tables {
                 clock: Clock::new(),
                 slices: Slices::new(limits.slices),
                 offs: Offs::new(limits.offs),

@@ -25,9 +25,9 @@ const FRACTION: u32 = 32;
 
 /// An amount of virtual time, in units of 2^-32 ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Share(u128);
+pub(crate) struct CMetric(u128);
 
-impl Share {
+impl CMetric {
     /// `dt_ns / n`.
     fn of(dt_ns: u64, n: usize) -> Self {
         let n = n.max(1) as u64;
@@ -48,7 +48,7 @@ impl Share {
     }
 }
 
-impl std::ops::AddAssign for Share {
+impl std::ops::AddAssign for CMetric {
     fn add_assign(&mut self, other: Self) {
         self.0 += other.0;
     }
@@ -57,12 +57,12 @@ impl std::ops::AddAssign for Share {
 /// Time by bucket as a mark found it: a snapshot and what had changed since. With thousands of threads, each of which has
 /// marks, whole copies would be most of the memory.
 #[derive(Debug, Default, Clone)]
-struct Seen {
+struct Baseline {
     snapshot: Option<Arc<Buckets>>,
     since: Vec<(usize, [u64; BLOCK])>,
 }
 
-impl Seen {
+impl Baseline {
     /// The block with this number.
     fn block(&self, b: usize) -> [u64; BLOCK] {
         let since = self.since.iter().find(|(block, _)| *block == b);
@@ -90,7 +90,7 @@ struct Level {
     /// The step of the snapshot.
     snapshot_step: u64,
     /// Virtual time: the integral of `dt / n` where `n` is not 0.
-    shares: Share,
+    shares: CMetric,
 }
 
 impl Level {
@@ -120,7 +120,7 @@ impl Level {
         self.count(dt_ns);
         self.changed[self.at / BLOCK] = step;
         if self.n > 0 {
-            self.shares += Share::of(dt_ns, self.n);
+            self.shares += CMetric::of(dt_ns, self.n);
         }
         if step - self.snapshot_step >= SNAPSHOT_STEPS && self.ns.len() > FEW_BLOCKS {
             self.take_snapshot(step);
@@ -140,7 +140,7 @@ impl Level {
 
     /// Brings `seen`, made at `step`, up to date, and adds the difference to `into`. A block that has not changed
     /// since is not looked at: the cost is that of the levels reached meanwhile, not of all.
-    fn lap(&self, seen: &mut Seen, step: u64, into: Option<&mut Reached>) {
+    fn lap(&self, seen: &mut Baseline, step: u64, into: Option<&mut Reached>) {
         if let Some(into) = into {
             for (b, now) in self.changed_since(step) {
                 let old = seen.block(b);
@@ -209,14 +209,14 @@ pub(crate) struct Clock {
 
 /// The state of the clock when somebody looked last.
 #[derive(Debug, Default)]
-pub(crate) struct Mark {
+pub(crate) struct Snapshot {
     now_ns: u64,
     step: u64,
-    active_share: Share,
-    working_share: Share,
-    active: Seen,
+    active_share: CMetric,
+    working_share: CMetric,
+    active: Baseline,
     /// None = as `active`.
-    working: Option<Seen>,
+    working: Option<Baseline>,
 }
 
 /// Time by the number of active and of working threads.
@@ -238,12 +238,12 @@ impl Spread {
 
 /// What passed between two looks.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Lap {
+pub(crate) struct Interval {
     pub from_ns: u64,
     pub ns: u64,
-    pub cm: Share,
+    pub cm: CMetric,
     /// None for a thread that did not work.
-    pub cm_working: Share,
+    pub cm_working: CMetric,
 }
 
 /// By how much the numbers of threads change.
@@ -307,17 +307,22 @@ impl Clock {
     }
 
     /// What passed since `mark`, which is set to now. Added to `into`; by working threads only if `working`.
-    pub fn lap(&self, mark: &mut Mark, mut into: Option<&mut Spread>, working: bool) -> Lap {
+    pub fn lap(
+        &self,
+        mark: &mut Snapshot,
+        mut into: Option<&mut Spread>,
+        working: bool,
+    ) -> Interval {
         let level = self.working.as_ref();
         let working_share = level.unwrap_or(&self.active).shares;
-        let lap = Lap {
+        let lap = Interval {
             from_ns: mark.now_ns,
             ns: self.now_ns.saturating_sub(mark.now_ns),
             cm: self.active.shares.since(mark.active_share),
             cm_working: if working {
                 working_share.since(mark.working_share)
             } else {
-                Share::default()
+                CMetric::default()
             },
         };
         if let Some(level) = level {
@@ -356,7 +361,7 @@ fn flat(buckets: Buckets) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{bucket, flat, Change, Clock, Mark, Spread, FEW_BLOCKS, SNAPSHOT_STEPS};
+    use super::{bucket, flat, Change, Clock, Snapshot, Spread, FEW_BLOCKS, SNAPSHOT_STEPS};
 
     /// Marks that are many snapshots old, or none, add what whole copies would.
     #[test]
@@ -369,7 +374,7 @@ mod tests {
                 .wrapping_add(1_442_695_040_888_963_407);
             (random >> 33) as usize
         };
-        let mut marks: Vec<(Mark, Vec<u64>)> = (0..20).map(|_| Default::default()).collect();
+        let mut marks: Vec<(Snapshot, Vec<u64>)> = (0..20).map(|_| Default::default()).collect();
         let (mut now_ns, mut n, mut all) = (0, 0usize, vec![0u64; 200]);
         for _ in 0..20 * SNAPSHOT_STEPS {
             let dt = next() as u64 % 100;

@@ -2,7 +2,7 @@
 
 use convoy_profile::OffIx;
 
-use crate::past::Past;
+use crate::history_rollup::Past;
 
 /// Periods remembered one by one per thread. What came before them is remembered in sums.
 const KEPT: usize = 64;

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use convoy_profile::{CodeFrom, LoopIx, Slice, StackIx, ThreadRef};
 
-use crate::clock::{Clock, Lap, Mark, Share, Spread};
+use crate::clock::{CMetric, Clock, Interval, Snapshot, Spread};
 use crate::table::{Last, Table};
 
 /// What makes two pieces of activity the same.
@@ -31,8 +31,8 @@ struct Row {
     faults: u64,
     active_ns: u64,
     running_ns: u64,
-    cm: Share,
-    cm_working: Share,
+    cm: CMetric,
+    cm_working: CMetric,
     spread: Spread,
 }
 
@@ -53,8 +53,8 @@ impl Slices {
             faults: 0,
             active_ns: 0,
             running_ns: 0,
-            cm: Share::default(),
-            cm_working: Share::default(),
+            cm: CMetric::default(),
+            cm_working: CMetric::default(),
             spread: Spread::default(),
         })
     }
@@ -72,10 +72,10 @@ impl Slices {
         &mut self,
         row: u32,
         clock: &Clock,
-        mark: &mut Mark,
+        mark: &mut Snapshot,
         running_ns: u64,
         working: bool,
-    ) -> Lap {
+    ) -> Interval {
         let Some(row) = self.0.rows.get_mut(row as usize) else {
             return clock.lap(mark, None, working);
         };

@@ -16,17 +16,17 @@ use convoy_profile::{
 };
 
 use crate::bins::Timeline;
-use crate::clock::{Change, Clock, Lap, Mark, Share};
+use crate::clock::{CMetric, Change, Clock, Interval, Snapshot};
 use crate::event::Place;
 use crate::history::{Doing, History};
 use crate::lanes::{Did, Lanes};
-use crate::offs::{Offs, Where};
+use crate::off_cpu::{Offs, Where};
 use crate::slices::{Code, Slices};
 use crate::table::Last;
 
 /// Where the time is written down.
 #[derive(Debug)]
-pub(crate) struct Books {
+pub(crate) struct Tables {
     pub clock: Clock,
     pub slices: Slices,
     pub offs: Offs,
@@ -68,17 +68,17 @@ pub(crate) struct Thread {
     /// The phase began, or was written down last.
     since_ns: u64,
     /// Up to here its activity has been attributed, or its wait began.
-    mark: Mark,
+    mark: Snapshot,
     /// Where it was preempted last: within a slice.
-    preempted: Option<Box<Mark>>,
+    preempted: Option<Box<Snapshot>>,
     /// Time on a processor since `mark`.
     running_ns: u64,
     /// It waits in a loop: active, not working.
     spinning: bool,
     /// Row of the slice's last sample.
     sampled: Option<u32>,
-    cm: Share,
-    cm_working: Share,
+    cm: CMetric,
+    cm_working: CMetric,
     sums: SchedThread,
 }
 
@@ -90,13 +90,13 @@ impl Thread {
             last: LastRows::default(),
             lane,
             since_ns: now_ns,
-            mark: Mark::default(),
+            mark: Snapshot::default(),
             preempted: None,
             running_ns: 0,
             spinning: false,
             sampled: None,
-            cm: Share::default(),
-            cm_working: Share::default(),
+            cm: CMetric::default(),
+            cm_working: CMetric::default(),
             sums: SchedThread {
                 thread,
                 start_ns: now_ns,
@@ -116,7 +116,7 @@ impl Thread {
     }
 
     /// It may run: a slice begins. Only for a thread that is not active. `wake`: what ended its wait.
-    pub fn wake(&mut self, books: &mut Books, wake: Option<WakeIx>) {
+    pub fn wake(&mut self, books: &mut Tables, wake: Option<WakeIx>) {
         self.settle(books, None, wake);
         match self.phase {
             Phase::Off(row) => books.offs.add(row, &books.clock, &mut self.mark, true),
@@ -135,7 +135,7 @@ impl Thread {
     }
 
     /// It is on a processor. Only for a thread that is active and is not on one.
-    pub fn run(&mut self, books: &mut Books) {
+    pub fn run(&mut self, books: &mut Tables) {
         self.settle(books, None, None);
         match self.phase {
             Phase::Preempted(row) => self.resume(books, row, true),
@@ -150,7 +150,7 @@ impl Thread {
     }
 
     /// It has to leave its processor, and could go on. Only for a running thread.
-    pub fn preempt(&mut self, books: &mut Books, place: &Place) {
+    pub fn preempt(&mut self, books: &mut Tables, place: &Place) {
         self.settle(books, self.sampled, None);
         let thread = self.thread();
         let last = &mut self.last.preempted;
@@ -166,7 +166,7 @@ impl Thread {
     }
 
     /// It waits: the slice ends. Only for a running thread.
-    pub fn block(&mut self, books: &mut Books, place: &Place) {
+    pub fn block(&mut self, books: &mut Tables, place: &Place) {
         let row = self.code(books, place.stack);
         self.settle(books, Some(row), None);
         self.close(books, row);
@@ -174,13 +174,13 @@ impl Thread {
     }
 
     /// It was there at the start of the recording, and waited. Only for a new thread.
-    pub fn begin_off(&mut self, books: &mut Books, place: &Place) {
+    pub fn begin_off(&mut self, books: &mut Tables, place: &Place) {
         self.settle(books, None, None);
         books.clock.lap(&mut self.mark, None, true);
         self.wait(books, place);
     }
 
-    fn wait(&mut self, books: &mut Books, place: &Place) {
+    fn wait(&mut self, books: &mut Tables, place: &Place) {
         let thread = self.thread();
         let last = &mut self.last.blocked;
         let row = books.offs.row(last, thread, place, place.reason);
@@ -192,7 +192,13 @@ impl Thread {
     /// With `spin` it is known to wait in a loop from now on. It did so before, too, for up to a sampling
     /// period: that counts in its own `spinning_ns`, but not in the number of working threads, by which others
     /// have been measured meanwhile.
-    pub fn sample(&mut self, books: &mut Books, stack: StackIx, spin: Option<LoopIx>, fault: bool) {
+    pub fn sample(
+        &mut self,
+        books: &mut Tables,
+        stack: StackIx,
+        spin: Option<LoopIx>,
+        fault: bool,
+    ) {
         let code = Code {
             thread: self.thread(),
             stack,
@@ -225,7 +231,7 @@ impl Thread {
     }
 
     /// Its last moment; or, not `finished`, that of the recording.
-    pub fn end(&mut self, books: &mut Books, finished: bool) {
+    pub fn end(&mut self, books: &mut Tables, finished: bool) {
         self.settle(books, self.sampled, None);
         match self.phase {
             Phase::Gone => return,
@@ -240,7 +246,7 @@ impl Thread {
         self.set(Phase::Gone, Doing::Nothing);
         self.sums.end_ns = self.since_ns;
         // A life's end leaves a few sums, not the histograms of everybody.
-        self.mark = Mark::default();
+        self.mark = Snapshot::default();
         self.preempted = None;
     }
 
@@ -259,7 +265,7 @@ impl Thread {
 
     /// Writes down the time of the phase so far: that of a running thread belongs to the code of `row`, that of
     /// one that waited was ended by `wake`.
-    fn settle(&mut self, books: &mut Books, row: Option<SliceIx>, wake: Option<WakeIx>) {
+    fn settle(&mut self, books: &mut Tables, row: Option<SliceIx>, wake: Option<WakeIx>) {
         let now = books.clock.now_ns();
         let ns = now.saturating_sub(self.since_ns);
         let (did, row) = match self.phase {
@@ -298,14 +304,14 @@ impl Thread {
     }
 
     /// The time since it was preempted goes to `row`; it goes on counting as activity.
-    fn resume(&mut self, books: &mut Books, row: OffIx, finished: bool) {
+    fn resume(&mut self, books: &mut Tables, row: OffIx, finished: bool) {
         if let Some(mark) = &mut self.preempted {
             books.offs.add(row, &books.clock, mark, finished);
         }
     }
 
     /// The row of the slice's end: that of its last sample, or of the place where it ends.
-    fn code(&mut self, books: &mut Books, stack: StackIx) -> SliceIx {
+    fn code(&mut self, books: &mut Tables, stack: StackIx) -> SliceIx {
         self.sampled.take().unwrap_or_else(|| {
             let code = Code {
                 thread: self.thread(),
@@ -323,13 +329,13 @@ impl Thread {
     }
 
     /// Ends the slice, nobody knows where.
-    fn close_unknown(&mut self, books: &mut Books) {
+    fn close_unknown(&mut self, books: &mut Tables) {
         let row = self.code(books, 0);
         self.close(books, row);
     }
 
     /// Ends the slice; its rest belongs to the code of `row`.
-    fn close(&mut self, books: &mut Books, row: SliceIx) {
+    fn close(&mut self, books: &mut Tables, row: SliceIx) {
         if self.spinning {
             self.sums.spinning_ns += self.running_ns;
         }
@@ -343,8 +349,8 @@ impl Thread {
     }
 
     /// The activity since the last time goes to slice row `row`.
-    fn attribute(&mut self, books: &mut Books, row: u32) {
-        let Lap {
+    fn attribute(&mut self, books: &mut Tables, row: u32) {
+        let Interval {
             from_ns,
             ns,
             cm,

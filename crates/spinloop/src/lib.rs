@@ -20,7 +20,7 @@ mod flow;
 mod known;
 mod rescan;
 mod rules;
-mod tells;
+mod sample_skid;
 mod values;
 
 use std::fmt;
@@ -29,7 +29,7 @@ use convoy_profile::SpinKind;
 
 pub use callee::only_helps;
 pub use known::{known, works, KnownPoller};
-pub use tells::Tells;
+pub use sample_skid::Tells;
 
 /// What the code around an instruction is.
 #[derive(Debug, Clone, PartialEq, Eq)]

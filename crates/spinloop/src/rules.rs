@@ -9,7 +9,7 @@ use crate::effects::{Effect, RSP};
 use crate::evidence::evidence;
 use crate::flow::{loops, passes, Body, Graph, Window};
 use crate::rescan::begins_anew;
-use crate::tells::{tells, Tells};
+use crate::sample_skid::{tells, Tells};
 use crate::values::{Flow, Origins, Set};
 use crate::{Callees, Loop, Verdict, Why};
 

@@ -10,13 +10,13 @@
 
 #![forbid(unsafe_code)]
 
-mod called_as;
 mod code;
 mod demangle;
 mod dwarf;
 mod elf;
 mod functions;
 mod gopclntab;
+mod import_names;
 mod inlined;
 mod jit;
 mod kernel;
@@ -29,8 +29,8 @@ mod options;
 mod scope;
 mod sections;
 mod shorten;
-mod starts;
 mod table;
+mod thread_entry;
 mod threads;
 mod vdso;
 
@@ -48,7 +48,7 @@ pub use listing::{list_functions, ListedFunction};
 pub use options::{Options, Stats};
 pub use sections::{resolve_lines, resolve_words};
 pub use shorten::shorten;
-pub use starts::is_generic_start;
+pub use thread_entry::is_generic_start;
 
 use module::{has_closure, Job, Named};
 use threads::Threads;
@@ -87,7 +87,7 @@ pub fn resolve(process: &mut Process, options: &Options) -> Stats {
         }
     }
     process.makes_threads |= program.may_be_several(libraries_do);
-    called_as::name(process, options);
+    import_names::name(process, options);
     let untold = |row: &FunctionStart| {
         let symbol = process.frames.get(row.frame as usize).map(|f| &f.symbol);
         symbol.is_some_and(|symbol| matches!(symbol, Symbol::Unknown(_)) || has_closure(symbol))

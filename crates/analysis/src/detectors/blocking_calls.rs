@@ -347,7 +347,7 @@ fn said(view: &RunView, kind: (String, usize), pool: &Pool, waited: f64) -> Opti
             evidence(
                 "nobody_ratio",
                 nobody / view.wall,
-                format!("no thread was at work for {} of the run", percent(nobody / view.wall)),
+                format!("no thread was working for {} of the run", percent(nobody / view.wall)),
             ),
             evidence("awaited_ns", waited, format!("what they do is waited for {}", duration(waited))),
         ],

@@ -214,7 +214,7 @@ fn finding(cx: &RunFacts, spinners: &Spinners, burnt: f64, loss: &Loss) -> Optio
         list.push(evidence(
             "waits_for",
             waited_for.len() as f64,
-            format!("at work meanwhile: {}", waited_for.join(", ")),
+            format!("working meanwhile: {}", waited_for.join(", ")),
         ));
     }
     if !spin.evidence.is_empty() {

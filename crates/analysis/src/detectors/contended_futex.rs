@@ -335,9 +335,9 @@ impl Case<'_> {
         let process = process.and_then(|id| view.process_at(id));
         let mut caveats = vec![match process {
             Some(process) if !process.without_agent => {
-                "that it is a lock is concluded from who wakes whom where: the agent does not know this kind of lock".into()
+                "that it is a lock is inferred from who wakes whom where: the agent does not know this kind of lock".into()
             }
-            _ => "that it is a lock is concluded from who wakes whom where; with the agent (convoy -- COMMAND) its \
+            _ => "that it is a lock is inferred from who wakes whom where; with the agent (convoy -- COMMAND) its \
                   acquisitions, holds and causes are known"
                 .into(),
         }];

@@ -231,7 +231,7 @@ impl Woken {
             gain,
             share_of_thread_time: share,
             caveats: vec![
-                "goroutines that wait are not seen: that they wait for this lock is concluded from who wakes threads".into(),
+                "goroutines that wait are not seen: that they wait for this lock is inferred from who wakes threads".into(),
             ],
         };
         Some((groups.into_iter().collect(), finding))

@@ -57,7 +57,7 @@ const CONDITION: &str = "sync.Cond.Wait";
 /// How Go calls C.
 const CALLS_C: &str = "runtime.cgocall";
 const POOL: FindingId = FindingId::SmallPool;
-const METHOD: &str = "goroutines that wait, at work as those that do not";
+const METHOD: &str = "goroutines that wait, working as those that do not";
 
 /// Pools that are known: in these functions goroutines wait for nothing else.
 const POOLS: [&str; 5] = [
@@ -370,7 +370,7 @@ impl<'a> Crowd<'a> {
             share_of_thread_time: (waiting / (waiting + away).max(1.0)).min(1.0),
             caveats: vec![
                 caveat.into(),
-                "who has it is concluded: those who waited for it before and do not now".into(),
+                "holders are inferred: goroutines that waited earlier and no longer do".into(),
             ],
         }
     }

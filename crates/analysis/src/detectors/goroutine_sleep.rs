@@ -98,7 +98,7 @@ fn of_program(view: &RunView, program: &GoProgram, kinds: &Kinds) -> Option<Find
                 at_a_time,
                 format!("{n} times a goroutine was seen asleep, at {} looks, in {different} different sleeps", program.looks),
             ),
-            evidence("idle_ratio", none, format!("no thread was at work for {} of the run", percent(none))),
+            evidence("idle_ratio", none, format!("no thread was working for {} of the run", percent(none))),
         ],
         causes: vec![cause(
             "sleep-polling",

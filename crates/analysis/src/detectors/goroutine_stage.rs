@@ -170,7 +170,7 @@ fn finding(
         gain: saving.gain(view, METHOD, "the next stage"),
         share_of_thread_time: at_work / view.wall,
         caveats: vec![
-            "that it is one goroutine is concluded from that it works once at a time in the mean (or several take turns, or phases); whether its work can be divided is not known".into(),
+            "that it is one goroutine is inferred: on average it works once at a time (or several take turns, or phases); whether its work can be divided is not known".into(),
         ],
     };
     let groups: BTreeSet<GroupId> = threads().map(|th| view.role(th.thread)).collect();

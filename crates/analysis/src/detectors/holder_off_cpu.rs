@@ -387,8 +387,8 @@ impl Case {
             },
             share_of_thread_time: share,
             caveats: [
-                (key.held == Held::Token, "what they wait for may itself be limited; that it is a pool is concluded from who wakes whom where"),
-                (key.held == Held::Concluded, "that it is a lock is concluded from who wakes whom where"),
+                (key.held == Held::Token, "what they wait for may itself be limited; that it is a pool is inferred from who wakes whom where"),
+                (key.held == Held::Concluded, "that it is a lock is inferred from who wakes whom where"),
                 (key.reason == OffReason::Sync, LOST),
                 (any_event, "the holder waits for whatever comes next: the others may be kept waiting until then on purpose"),
             ]

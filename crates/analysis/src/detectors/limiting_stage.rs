@@ -193,7 +193,7 @@ fn finding(
             "busy_ratio",
             stage.load(),
             format!(
-                "{}: {} x {} at work",
+                "{}: {} x {} working",
                 view.group_name(stage.group),
                 stage.threads,
                 percent(stage.load().min(1.0))
@@ -214,7 +214,7 @@ fn finding(
     list.push(evidence(
         "threads_needed",
         needed,
-        format!("with {needed:.0} threads it would keep up with what limits next"),
+        format!("{needed:.0} threads are enough: after that the next stage limits"),
     ));
     let pool = only_asked;
     // One thread that does it all has not shown that its work can be divided.

@@ -445,7 +445,7 @@ impl Phase<'_> {
             };
             let gain = gone.bound(view);
             let text = format!(
-                "if it were not needed at all (kept from before, say) the gain would be {gain:.2}x"
+                "removing this work (for example by caching its result) would gain {gain:.2}x"
             );
             list.extend((gain > most).then(|| evidence("gain_without_ratio", gain, text)));
         }

@@ -147,7 +147,7 @@ pub(crate) fn finding(cx: &RunFacts) -> Option<(Vec<GroupId>, Finding)> {
             "idle_ratio",
             idle / view.wall,
             format!(
-                "no thread was at work for {} of the run",
+                "no thread was working for {} of the run",
                 percent(idle / view.wall)
             ),
         ),

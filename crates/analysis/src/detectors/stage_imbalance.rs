@@ -358,7 +358,7 @@ impl Stages {
                 "busy_ratio",
                 ratio,
                 format!(
-                    "{}: {} x {} at work",
+                    "{}: {} x {} working",
                     names[i],
                     d.now[i],
                     percent(ratio.min(1.0))

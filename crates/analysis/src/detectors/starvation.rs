@@ -142,7 +142,7 @@ fn finding(cx: &ProcessFacts, row: &LockRow) -> Option<Finding> {
         ),
         share_of_thread_time: share(starved, wait),
         caveats: vec![
-            "that the others only go on until that thread is done is concluded from when they end".into(),
+            "that the others only go on until that thread is done is inferred from when they end".into(),
         ],
     })
 }

@@ -208,7 +208,7 @@ impl How {
             ),
             Self::Messages => (
                 format!("passing on messages between threads takes {share} of the CPU time"),
-                "an object is written down for another thread, that one is told, and makes it of that again, value by value",
+                "each message is serialized, posted and deserialized",
                 "fewer, larger messages (arrays of some hundred items); transfer buffers instead of copying objects (typed arrays in \
                  the transfer list of postMessage()), or share them (SharedArrayBuffer)"
                     .into(),

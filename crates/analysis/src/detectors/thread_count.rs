@@ -51,7 +51,7 @@ fn too_few(cx: &RunFacts) -> Option<Finding> {
         evidence: vec![evidence(
             "working_mean",
             p.working_mean,
-            format!("{:.1} threads at work on average", p.working_mean),
+            format!("{:.1} threads working on average", p.working_mean),
         )],
         causes: vec![cause(
             "too-few-threads",
@@ -61,7 +61,7 @@ fn too_few(cx: &RunFacts) -> Option<Finding> {
         undecided: String::new(),
         gain: saving.gain(
             view,
-            "threads at work over CPUs",
+            "working threads over CPUs",
             "how well the work scales",
         ),
         share_of_thread_time: 1.0,

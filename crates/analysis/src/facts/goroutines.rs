@@ -37,7 +37,7 @@ pub(crate) struct Started<'a> {
     pub(crate) samples: u64,
     /// Of these, in passing on work.
     pub(crate) hands_over: u64,
-    /// Time at work by the number of threads at work meanwhile.
+    /// Time at work by the number of working threads meanwhile.
     pub(crate) by_working: Vec<u64>,
     pub(crate) sites: BTreeMap<SiteId, f64>,
 }

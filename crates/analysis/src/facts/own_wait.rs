@@ -76,7 +76,7 @@ impl Blocked {
             duration(self.sum),
             duration(self.longest as f64)
         );
-        let low = "of it passed while few threads worked or none";
+        let low = "of it at low parallelism";
         vec![evidence(key, self.sum, all), time(low_key, self.low, low)]
     }
 

@@ -79,7 +79,7 @@ fn remarks(q: &Quality) -> Vec<String> {
     }
     if q.contradictions as f64 > LOST * q.events as f64 {
         list.push(format!(
-            "{} events of {} contradict what was known of their thread, so that a switch before was not seen: times of some threads are off by a little",
+            "{} of {} scheduler events are inconsistent (a context switch was missed): some thread times are slightly off",
             count(q.contradictions as f64),
             count(q.events as f64)
         ));

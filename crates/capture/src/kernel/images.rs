@@ -10,8 +10,8 @@ use convoy_unwind::{Files, Unwinder};
 use super::code::Code;
 use super::goroutines::Known;
 use super::lines::Operands;
-use super::modest::as_usual;
-use super::waiting::Judged;
+use super::listener_priority::with_normal_priority;
+use super::spin_samples::Judged;
 use crate::procfs;
 
 /// One program in one process, from its exec (or fork) to its end or the next exec.
@@ -164,7 +164,7 @@ impl Images {
             ppid: None,
             exe: String::new(),
             args: Vec::new(),
-            unwinder: Unwinder::new(pid, &self.files).reading(|read| as_usual(read)),
+            unwinder: Unwinder::new(pid, &self.files).reading(|read| with_normal_priority(read)),
             names: HashMap::new(),
             loops: Map::default(),
             slept: HashSet::new(),
@@ -201,7 +201,7 @@ impl Image {
             let exe = exe.to_string_lossy();
             self.exe = exe.trim_end_matches(" (deleted)").to_owned();
         }
-        self.args = as_usual(|| procfs::command_line(pid)); // lies in its memory
+        self.args = with_normal_priority(|| procfs::command_line(pid)); // lies in its memory
         self.ppid = procfs::parent(pid);
         // While it is there: it tells which files are mapped.
         self.unwinder.refresh();

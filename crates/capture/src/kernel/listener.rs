@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use convoy_profile::SchedSource;
 
-use super::ears::{Bell, Ears};
-use super::modest::{self, as_usual, Modest, Way};
+use super::listener_priority::{self, with_normal_priority, ListenerPriority, SchedClass};
 use super::pipeline::{Collected, Pipeline};
 use super::raw::EventSource;
+use super::wait_set::{Notifier, WaitSet};
 use crate::clock::monotonic_ns;
 
 /// Between two deliveries of a source that does not call when something cannot wait, and of one that does after its call.
@@ -29,7 +29,7 @@ const BINS: usize = 1000;
 #[derive(Debug)]
 pub(crate) struct Listener {
     orders: mpsc::Sender<Order>,
-    bell: Bell,
+    notifier: Notifier,
     thread: JoinHandle<Collected>,
 }
 
@@ -58,14 +58,14 @@ impl Listener {
             bins: BINS,
             intervals: intervals as usize,
         };
-        let (ears, bell) = Ears::new(source.calls())?;
+        let (wait_set, notifier) = WaitSet::new(source.calls())?;
         let pipeline = Pipeline::new(options);
         let thread = std::thread::Builder::new()
             .name("convoy-listen".into())
-            .spawn(move || listen(source, &inbox, &ears, pipeline))?;
+            .spawn(move || listen(source, &inbox, &wait_set, pipeline))?;
         Ok(Self {
             orders,
-            bell,
+            notifier,
             thread,
         })
     }
@@ -74,13 +74,13 @@ impl Listener {
     pub fn with(&self, act: impl FnOnce(&mut dyn EventSource) + Send + 'static) {
         // The thread takes orders until it is told to stop, which only happens by value.
         let _ = self.orders.send(Order::With(Box::new(act)));
-        self.bell.ring();
+        self.notifier.ring();
     }
 
     /// The recording ended at `end_ns`: what was heard. `None` if the listening thread has panicked.
     pub fn stop(self, end_ns: u64) -> Option<Collected> {
         let _ = self.orders.send(Order::Stop(end_ns));
-        self.bell.ring();
+        self.notifier.ring();
         self.thread.join().ok()
     }
 }
@@ -89,12 +89,12 @@ impl Listener {
 fn listen(
     mut source: Box<dyn EventSource>,
     inbox: &mpsc::Receiver<Order>,
-    ears: &Ears,
+    wait_set: &WaitSet,
     mut pipeline: Pipeline,
 ) -> Collected {
     // Records of perf events are gone sooner, and are read by whom nobody would make as good as others again.
-    let mut modest = match source.kind() {
-        SchedSource::Bpf => Modest::of_this_thread(),
+    let mut priority = match source.kind() {
+        SchedSource::Bpf => ListenerPriority::of_this_thread(),
         _ => None,
     };
     let pause = match source.calls() {
@@ -106,34 +106,36 @@ fn listen(
     loop {
         match inbox.try_recv() {
             Ok(Order::Stop(end_ns)) => {
-                drop(modest); // what is left is as long as it is
+                drop(priority); // what is left is as long as it is
                 source.drain(&mut pipeline, true);
                 return pipeline.finish(end_ns, |address| source.kernel_name(address));
             }
             Ok(Order::With(act)) => {
-                modest::work(modest.as_ref(), Way::AsUsual, || act(source.as_mut()));
+                listener_priority::work(priority.as_ref(), SchedClass::Normal, || {
+                    act(source.as_mut())
+                });
                 continue;
             }
             // Only if the recorder has panicked: nobody will ask for the result.
             Err(mpsc::TryRecvError::Disconnected) => {
-                drop(modest);
+                drop(priority);
                 return pipeline.finish(u64::MAX, |_| None);
             }
             Err(mpsc::TryRecvError::Empty) => {}
         }
         let is_due = Instant::now() >= due;
-        let way = match &mut modest {
-            Some(modest) if pressing == 0 => modest.way(is_due),
-            _ => Way::AsUsual,
+        let class = match &mut priority {
+            Some(priority) if pressing == 0 => priority.class(is_due),
+            _ => SchedClass::Normal,
         };
         let turn = || {
             if is_due {
                 source.drain(&mut pipeline, false);
             }
             // At programs, too, that were not known before; as one of many that want a processor: in the gaps that they leave all would seem idle.
-            as_usual(|| pipeline.look())
+            with_normal_priority(|| pipeline.look())
         };
-        let look_ns = modest::work(modest.as_ref(), way, turn);
+        let look_ns = listener_priority::work(priority.as_ref(), class, turn);
         if is_due {
             pressing = u32::saturating_sub(pressing, 1);
             delivered = Instant::now();
@@ -148,7 +150,7 @@ fn listen(
             let until = Duration::from_nanos(look_ns.saturating_sub(monotonic_ns()));
             limit = limit.min(until.max(SHORTEST));
         }
-        if ears.sleep(limit) {
+        if wait_set.sleep(limit) {
             // What called, and what came in so soon after it that it does not call again.
             pressing = 2;
             let settled = Instant::now() + SETTLED;

@@ -8,23 +8,23 @@
 pub(crate) mod bpf;
 mod code;
 pub(crate) mod descriptors;
-mod ears;
 mod goroutines;
 mod images;
 mod join;
 mod lines;
 mod listener;
+mod listener_priority;
 mod load;
-mod modest;
 mod open;
 mod operands;
 pub(crate) mod perf;
 mod pipeline;
 pub(crate) mod raw;
 mod reason;
+mod spin_samples;
 #[cfg(test)]
 mod tests;
-mod waiting;
+mod wait_set;
 mod writes;
 
 use join::join;

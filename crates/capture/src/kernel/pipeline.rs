@@ -16,7 +16,7 @@ use super::lines::{Lines, Touch};
 use super::operands::AtHand;
 use super::raw::{Call, Left, Raw, Regs, Sink, WakerRaw};
 use super::reason;
-use super::waiting::{Loops, Sample};
+use super::spin_samples::{Loops, Sample};
 use super::writes::Writes;
 use crate::clock::monotonic_ns;
 

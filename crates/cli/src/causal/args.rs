@@ -9,9 +9,9 @@ use convoy_capture::causal::TARGETS_MOST;
 use convoy_causal::{too_many_targets, Estimator, Invalid, Point, Target};
 
 use super::progress::Wanted;
+use crate::output_args::Shape;
 use crate::process::process;
 use crate::recording::time;
-use crate::shape::Shape;
 
 const ABOUT: &str = "\
 Runs a program and measures what it would gain if a function, a line, a lock's critical sections or

@@ -25,8 +25,8 @@ use convoy_profile::Profile;
 
 use crate::exit::Status;
 use crate::message::{say, Message};
+use crate::output_args::Format;
 use crate::record::{self, warn};
-use crate::shape::Format;
 use crate::show;
 
 pub use args::Causal;

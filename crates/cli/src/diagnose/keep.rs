@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use convoy_profile::{Profile, SectionSite, Sections};
 
 use super::wanted::{matching, Place, Wanted};
-use crate::judge::Judged;
-use crate::limits::Limits;
+use crate::analyze::Judged;
 use crate::message::Message;
+use crate::threshold_args::Limits;
 
 /// Removes the sections of other locks, where they had to be traced because it was not known which ones are
 /// meant. `Err` = none is left, and why; then all stay.

@@ -9,7 +9,7 @@ use convoy_model::ObjectId;
 use convoy_profile::{Frame, Op, Process, Profile, Symbol};
 
 use super::Diagnose;
-use crate::judge::Judged;
+use crate::analyze::Judged;
 use crate::message::Message;
 use crate::show;
 

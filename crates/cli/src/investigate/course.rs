@@ -6,11 +6,11 @@ use std::time::Duration;
 use convoy_estimate::{Estimate, Method};
 use convoy_investigate::{Investigation, Outcome, Report, Step, StepDone};
 
+use crate::analyze::Judged;
 use crate::exit::Status;
-use crate::judge::Judged;
-use crate::limits::Limits;
 use crate::message::{say, Message};
 use crate::show;
+use crate::threshold_args::Limits;
 
 use super::runs::{Ended, Runs};
 use super::{answers, leads, Investigate};

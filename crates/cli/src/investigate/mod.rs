@@ -15,12 +15,12 @@ use convoy_capture::Interrupt;
 use convoy_investigate::{Look, Report};
 
 use crate::exit::Status;
-use crate::limits::Limits;
 use crate::message::{say, Message};
+use crate::output_args::{Format, Shape};
 use crate::record::are_two;
 use crate::recording::time;
-use crate::shape::{Format, Shape};
 use crate::show;
+use crate::threshold_args::Limits;
 use course::Course;
 
 const ABOUT: &str = "\

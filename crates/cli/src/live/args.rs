@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::args::Agent;
+use crate::output_args::Shape;
 use crate::process::OneProcess;
 use crate::recording::time;
-use crate::shape::Shape;
 
 const ABOUT: &str = "\
 Measures parts of a running program: calls and time of functions, CPU time of threads, waits at

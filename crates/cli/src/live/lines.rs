@@ -6,7 +6,7 @@ use convoy_live::{json, Point, Request, Session};
 use convoy_report::human;
 use convoy_top::value;
 
-use crate::shape::Format;
+use crate::output_args::Format;
 
 /// Above the first line of text.
 const HEAD: &str = "       t       value    cost  metric\n";

@@ -24,8 +24,8 @@ use convoy_live::{Invalid, Notice, Refusal, Request};
 use crate::args::Agent;
 use crate::exit::Status;
 use crate::message::{say, Message};
+use crate::output_args::Format;
 use crate::record::warn;
-use crate::shape::Format;
 
 pub use args::{percent, Live};
 pub use calibrate::{run_loop, ARGUMENT as LOOP_ARGUMENT};

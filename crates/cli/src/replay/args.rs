@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::limits::Limits;
+use crate::output_args::Shape;
 use crate::recording::Recording;
-use crate::shape::Shape;
+use crate::threshold_args::Limits;
 
 /// `convoy replay`.
 #[derive(Debug, Args)]

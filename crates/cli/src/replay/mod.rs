@@ -32,7 +32,7 @@ use convoy_symbols::CodeFiles;
 
 use crate::exit::Status;
 use crate::message::Message;
-use crate::shape::Format;
+use crate::output_args::Format;
 use crate::show;
 pub use args::Replay;
 use native::Native;

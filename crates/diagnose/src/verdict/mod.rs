@@ -17,7 +17,7 @@ use crate::inside::Inside;
 use crate::lines::lines;
 use crate::partition::{together, Together};
 use crate::rows::{CallRow, LineRow, SiteRow};
-use crate::shares::Eyes;
+use crate::shares::SharingView;
 use crate::stats::{Share, Spread};
 use crate::Thresholds;
 
@@ -27,7 +27,7 @@ pub(crate) struct Case<'a> {
     pub(crate) sections: &'a Sections,
     pub(crate) group: &'a Group,
     pub(crate) t: &'a Thresholds,
-    pub(crate) eyes: Eyes<'a>,
+    pub(crate) eyes: SharingView<'a>,
     pub(crate) samples: Vec<&'a SectionSample>,
     pub(crate) whole: SectionTotals,
     pub(crate) wholes: u64,
@@ -68,7 +68,7 @@ impl<'a> Case<'a> {
         let rows = || group.rows(sections);
         let mut whole = SectionTotals::default();
         rows().for_each(|site| sum(&mut whole, &site.whole));
-        let eyes = Eyes {
+        let eyes = SharingView {
             sections,
             allocates: whole.allocator > 0,
         };
@@ -292,7 +292,7 @@ fn facts(cases: &[&Case<'_>]) -> LockFacts {
         *by_thread.entry(sample.thread).or_insert(0usize) += 1;
     }
     let most = by_thread.values().copied().max().unwrap_or(0);
-    let eyes = Eyes {
+    let eyes = SharingView {
         sections: first.sections,
         allocates: cases.iter().any(|case| case.eyes.allocates),
     };

@@ -53,9 +53,9 @@ pub(super) fn parallelism(report: &Report<'_>, data: &Data) -> Markup {
                 }
             }
             @if critical.paths.iter().any(|row| row.share >= LEAST) {
-                div .scroll tabindex="0" role="region" aria-label="Code that ran while few threads worked" {
+                div .scroll tabindex="0" role="region" aria-label="Code that ran at low parallelism" {
                     table {
-                        caption { "Code that ran while few threads worked" }
+                        caption { "Code that ran at low parallelism" }
                         thead { tr {
                             th scope="col" { "code, with its callers" } th scope="col" { "threads" }
                             th .n scope="col" { "time" } th .n scope="col" { "of the run" }

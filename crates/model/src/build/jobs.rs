@@ -14,7 +14,7 @@ use super::sched::Mention;
 use super::sites::Sites;
 use crate::languages::is_runtime_module;
 use crate::programs::base_name;
-use crate::stubs::begins_threads;
+use crate::syscall_wrappers::begins_threads;
 use crate::wrappers::passes_on;
 use crate::{path, Model, SiteFrame, SiteId};
 

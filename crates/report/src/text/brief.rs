@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(count(lines[0], '#'), BAR / 2, "{text}");
         assert_eq!(count(lines[1], '#'), BAR / 2, "{text}");
         assert_eq!(count(lines[1], '='), BAR / 4, "{text}");
-        assert!(lines[1].ends_with("  1.5x (1.00–2.0x)"), "{text}");
+        assert!(lines[1].ends_with("  1.5x (1.00-2.0x)"), "{text}");
         assert_eq!(drawn(1.0, 1.0, 1.0), "", "nothing to gain");
     }
 

@@ -75,8 +75,8 @@ pub enum Source {
     Live,
     /// In this file.
     File(String),
-    /// Where `convoy report --last` finds it.
-    Last,
+    /// Where this command finds it: `convoy report --last`.
+    Last(&'static str),
 }
 
 /// Writes the page that the options ask for.

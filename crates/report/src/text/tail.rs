@@ -55,7 +55,7 @@ pub fn hints(page: &mut Page, report: &Report<'_>, options: &Options) {
                 plain(flags.join(" | ")),
             ]
         }
-        Source::Last => vec![plain("convoy report --last "), plain(flags.join(" | "))],
+        Source::Last(command) => vec![plain(format!("{command} {}", flags.join(" | ")))],
         Source::Live => vec![
             plain("record once, look often: convoy record -o run.convoy -- "),
             plain(names::clip(&report.model.meta.command.join(" "), 40)),

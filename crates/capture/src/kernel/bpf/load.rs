@@ -13,7 +13,7 @@ use convoy_abi::{BpfConfig, BpfControl, CV_BPF_STACK_MAX};
 use super::map::Mapping;
 use super::ringbuf::RingBuf;
 use super::rings::{events_per_ring, Rings};
-use super::{sampler, trouble, BpfOptions};
+use super::{sampler, unavailable, BpfOptions};
 use crate::error::{os_text, Trouble};
 
 /// Aligned as the ELF reader wants it.
@@ -49,7 +49,7 @@ pub(super) struct Loaded {
 /// Loads and attaches everything; `ring_events` instead of the number that fits the machine.
 pub(super) fn load(options: &BpfOptions, ring_events: Option<usize>) -> Result<Loaded, Trouble> {
     let processors =
-        num_possible_cpus().map_err(|e| trouble::refused("count processors", &e, &[]))?;
+        num_possible_cpus().map_err(|e| unavailable::refused("count processors", &e, &[]))?;
     let sizes = Sizes {
         processors,
         ring_events: ring_events.unwrap_or_else(|| events_per_ring(processors)),
@@ -67,10 +67,10 @@ pub(super) fn load(options: &BpfOptions, ring_events: Option<usize>) -> Result<L
             Some("on_sample") if !sizes.sampled => {}
             Some("on_sample") => match sampler::attach(&program, options.sample_period_ns) {
                 Ok(timers) => links.extend(timers),
-                Err(e) => warnings.push(trouble::no_samples(&e)),
+                Err(e) => warnings.push(unavailable::no_samples(&e)),
             },
             _ => links.push(program.attach().map_err(|e| {
-                trouble::refused("attach the eBPF programs to the scheduler", &e, &[])
+                unavailable::refused("attach the eBPF programs to the scheduler", &e, &[])
             })?),
         }
     }
@@ -92,7 +92,7 @@ pub(super) fn load(options: &BpfOptions, ring_events: Option<usize>) -> Result<L
         std::io::Result::Ok((control, rings, records, calls))
     };
     let (control, rings, records, calls) =
-        mapped().map_err(|e| trouble::not_mapped(&os_text(&e)))?;
+        mapped().map_err(|e| unavailable::not_mapped(&os_text(&e)))?;
     Ok(Loaded {
         object,
         links,
@@ -139,7 +139,7 @@ fn load_object(sizes: &Sizes, switch_has_state: bool, names: bool) -> Result<Obj
     })));
     let loaded = open(sizes, switch_has_state, names).and_then(OpenObject::load);
     set_print(printed_before);
-    loaded.map_err(|e| trouble::refused("load the eBPF programs", &e, &said()))
+    loaded.map_err(|e| unavailable::refused("load the eBPF programs", &e, &said()))
 }
 
 fn open(sizes: &Sizes, switch_has_state: bool, names: bool) -> libbpf_rs::Result<OpenObject> {

@@ -4,7 +4,7 @@
 //! at the moment it matters: a thread is, if the one that made it is. So no list of processes has to be
 //! kept, and nobody is missed who lives for a microsecond.
 
-mod adopt;
+mod attach_running;
 mod deliver;
 mod load;
 mod map;
@@ -15,7 +15,7 @@ mod rings;
 mod sampler;
 #[cfg(test)]
 mod tests;
-mod trouble;
+mod unavailable;
 
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -36,7 +36,7 @@ use self::rings::Rings;
 use super::raw::{EventSource, Sink};
 use crate::clock::monotonic_ns;
 use crate::error::Trouble;
-pub(super) use trouble::has_capability;
+pub(super) use unavailable::has_capability;
 
 /// How to record.
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +86,7 @@ impl BpfSource {
     }
 
     fn open_with_rings(options: &BpfOptions, ring_events: Option<usize>) -> Result<Self, Trouble> {
-        trouble::refuse_early()?;
+        unavailable::refuse_early()?;
         let Loaded {
             object,
             links,
@@ -134,10 +134,10 @@ impl BpfSource {
     /// Records running processes, with all that they make; how many threads they have. Their other children that
     /// are already there are not among them: name those, too. For a source that was opened for that.
     pub fn adopt_running(&mut self, pids: &[u32]) -> Result<usize, Trouble> {
-        let adopted = adopt::adopt(&self.object, &self.control, pids)?;
+        let adopted = attach_running::adopt(&self.object, &self.control, pids)?;
         self.merge.look_at(&mut self.records);
         self.merge.each_held(&self.records, |record| {
-            adopt::keep_stack(record, &mut self.blocked);
+            attach_running::keep_stack(record, &mut self.blocked);
         });
         Ok(adopted)
     }

@@ -7,14 +7,14 @@
 //! of samples, and no samples in the kernel.
 
 pub(crate) mod attr;
+mod decode;
+mod existing_threads;
 mod limits;
 mod merge;
 mod record;
 mod ring;
-mod tell;
 #[cfg(test)]
 mod tests;
-mod there;
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -23,9 +23,9 @@ use std::time::Duration;
 use convoy_profile::SchedSource;
 
 use self::attr::{Attr, Begin};
+use self::decode::Decoder;
 use self::merge::Merge;
 use self::ring::Ring;
-use self::tell::Teller;
 use super::raw::{EventSource, Sink};
 use crate::clock::monotonic_ns;
 use crate::error::Trouble;
@@ -72,7 +72,7 @@ pub(crate) struct PerfSource {
     attr: Attr,
     processors: Vec<Processor>,
     merge: Merge,
-    teller: Teller,
+    decoder: Decoder,
     troubles: Vec<Trouble>,
     scratch: Vec<u8>,
 }
@@ -90,7 +90,7 @@ impl PerfSource {
     /// Measures the process that this thread forks next, from its exec on. Then [`Self::started`] must say
     /// which one it is. What else this thread starts later is measured, too, but not delivered.
     pub fn for_next_child(options: &PerfOptions) -> Result<Self, Trouble> {
-        let mut source = Self::new(Attr::new(options, Begin::AtExec), Teller::of_child());
+        let mut source = Self::new(Attr::new(options, Begin::AtExec), Decoder::of_child());
         for cpu in limits::online_processors() {
             source.open(0, cpu, options.ring_bytes)?;
         }
@@ -100,13 +100,13 @@ impl PerfSource {
 
     /// The child's process id. Nothing is delivered before it is known.
     pub fn started(&mut self, pid: u32) {
-        self.teller.started(pid);
+        self.decoder.started(pid);
     }
 
     /// Measures processes that run already, with all their threads; what could not be had is in
     /// [`Self::troubles`].
     pub fn for_running(pids: &[u32], options: &PerfOptions) -> Result<Self, Trouble> {
-        let mut source = Self::new(Attr::new(options, Begin::Now), Teller::of_running());
+        let mut source = Self::new(Attr::new(options, Begin::Now), Decoder::of_running());
         let cpus = limits::online_processors();
         let mut room = limits::descriptors() / cpus.len().max(1);
         let mut seen = HashSet::new();
@@ -137,7 +137,7 @@ impl PerfSource {
                         continue;
                     }
                 }
-                if let Some(init) = there::look(pid, tid) {
+                if let Some(init) = existing_threads::look(pid, tid) {
                     source.merge.push(init);
                 }
             }
@@ -157,12 +157,12 @@ impl PerfSource {
         &self.troubles
     }
 
-    fn new(attr: Attr, teller: Teller) -> Self {
+    fn new(attr: Attr, decoder: Decoder) -> Self {
         Self {
             attr,
             processors: Vec::new(),
             merge: Merge::default(),
-            teller,
+            decoder,
             troubles: Vec::new(),
             scratch: Vec::new(),
         }
@@ -229,11 +229,11 @@ impl EventSource for PerfSource {
         if last {
             upto = u64::MAX;
             self.processors.clear(); // what it costs others ends here
-        } else if !self.teller.is_ready() {
+        } else if !self.decoder.is_ready() {
             return;
         }
         for (ts, what) in self.merge.until(upto) {
-            self.teller.tell(ts, &what, sink);
+            self.decoder.tell(ts, &what, sink);
         }
         sink.pause(if last {
             self.merge.delivered_ns()

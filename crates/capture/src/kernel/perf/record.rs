@@ -1,6 +1,6 @@
 //! Records of a ring, as `perf_event_open(2)` describes them for the events that are opened here.
 
-use super::there::There;
+use super::existing_threads::ThreadSnapshot;
 use crate::kernel::raw::{Outcome, Regs};
 
 const LOST: u32 = 2;
@@ -52,7 +52,7 @@ pub(super) enum What {
         from_ns: u64,
     },
     /// It was there before.
-    There(Box<There>),
+    ThreadSnapshot(Box<ThreadSnapshot>),
 }
 
 /// Bytes as numbers; beyond the end there are zeroes.

@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use super::existing_threads::look;
 use super::record::What;
-use super::there::look;
 use super::{PerfOptions, PerfSource};
 use crate::kernel::raw::{EventSource, Left, Raw, Regs, Sink};
 
@@ -178,7 +178,7 @@ fn output(child: &mut Child) -> String {
 /// Until the main thread sleeps in read().
 fn wait_for_read(pid: u32) {
     let sleeps = |what: &What| match what {
-        What::There(there) => there
+        What::ThreadSnapshot(there) => there
             .left
             .is_some_and(|l| l.call.nr == libc::SYS_read as i16),
         _ => false,

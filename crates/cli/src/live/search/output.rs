@@ -9,7 +9,7 @@ use super::text;
 use super::Found;
 use crate::live::args::Live;
 use crate::message::Message;
-use crate::shape::Format;
+use crate::output_args::Format;
 
 /// Writes a search.
 pub struct Output<W> {

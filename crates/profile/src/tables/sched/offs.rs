@@ -4,7 +4,7 @@ use super::{hists, put_hists, put_threads, threads, THREAD_BUCKETS, TIME_BUCKETS
 use crate::bytes::{In, Malformed, Out};
 use crate::tables::texts::{Dictionary, Texts};
 use crate::tables::{codes, flags, lengths, option, options, zip_columns, Row};
-use crate::{ByThreads, OffCpu, Powers};
+use crate::{ByThreads, Log2Histogram, OffCpu};
 
 impl Row for OffCpu {
     const TAG: [u8; 4] = *b"SOFF";
@@ -94,7 +94,7 @@ impl Row for OffCpu {
 }
 
 /// Lengths, then the bins of all rows.
-fn put_powers<'a>(out: &mut Out, powers: impl Iterator<Item = &'a Powers> + Clone) {
+fn put_powers<'a>(out: &mut Out, powers: impl Iterator<Item = &'a Log2Histogram> + Clone) {
     out.values(powers.clone().map(|powers| powers.each().len() as u64));
     for powers in powers {
         out.values(powers.each());

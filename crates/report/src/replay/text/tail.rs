@@ -39,7 +39,7 @@ pub fn caveats(page: &mut Page, analysis: &Analysis, rows: usize) -> usize {
 pub fn hints(page: &mut Page, analysis: &Analysis, from: &Source, hidden_limits: usize) {
     let recording = match from {
         Source::File(file) => crate::text::tied(&crate::text::quoted(file)),
-        Source::Last | Source::Live => messages::NO_RECORDING.into(),
+        Source::Last(_) | Source::Live => messages::NO_RECORDING.into(),
     };
     page.gap();
     let text = messages::hints(analysis, &recording, hidden_limits);

@@ -39,7 +39,7 @@ pub fn head(page: &mut Page, p: &Parallelism, label: usize) {
         "{}  {} {of} {} on average",
         page.bar(share(mean, p.useful), 20),
         few(mean),
-        if spins { "at work" } else { "active" }
+        if spins { "working" } else { "active" }
     );
     if spins {
         text += &format!(" ({} with those that wait in loops)", few(p.active_mean));
@@ -91,7 +91,7 @@ struct Row {
 pub fn write(page: &mut Page, p: &Parallelism) {
     let spins = spins(p);
     page.title(if spins {
-        "Parallelism: how long so many threads were at work (active, and not waiting in a loop)"
+        "Parallelism: time by number of working threads (active, and not waiting in a loop)"
     } else {
         "Parallelism: how long so many threads were active (running, or ready to run)"
     });
@@ -180,7 +180,7 @@ fn means(page: &mut Page, p: &Parallelism, spins: bool) {
     remark(
         page,
         format!(
-            "low: some thread, but fewer than {}, at work (N_min {}): {}, {} of the run",
+            "low: at least one working thread, but fewer than {} (N_min {}): {}, {} of the run",
             few(p.low_below),
             few(p.n_min),
             duration(p.low_ns as f64),

@@ -38,7 +38,7 @@ pub fn write(page: &mut Page, report: &Report<'_>, analysis: &Analysis) {
     remark(
         page,
         format!(
-            "CMetric: time divided by the number of threads at work; of all paths together, {} of low parallelism",
+            "CMetric: time divided by the number of working threads; of all paths together, {} of low parallelism",
             duration(p.low_ns as f64)
         ),
     );

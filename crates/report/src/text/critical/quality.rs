@@ -45,7 +45,7 @@ pub fn write(page: &mut Page, report: &Report<'_>, analysis: &Analysis) {
             _ => "a consequence of lost ones",
         };
         let text = format!(
-            "{} that contradict what was known of their thread: {why}",
+            "{} inconsistent with their thread: {why}",
             count_of(q.contradictions, "event", "events")
         );
         line(page, Tone::Warn, "doubts", text);

@@ -101,7 +101,7 @@ fn by_reason(page: &mut Page, analysis: &Analysis) {
     }
     remark(
         page,
-        "while low: parallelism was low, or no thread was at work at all",
+        "while low: parallelism was low, or no thread was working",
     );
     if analysis.quality.source == SchedSource::Perf {
         remark(

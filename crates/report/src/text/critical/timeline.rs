@@ -49,7 +49,7 @@ pub fn write(page: &mut Page, report: &Report<'_>, analysis: &Analysis) {
     let (places, place_of) = places(report.model, &analysis.timeline, low_below);
     let columns = columns(&analysis.timeline, &place_of, room);
     let wall: u64 = columns.iter().map(|c| c.width_ns).sum();
-    page.title("The run from left to right: mean number of threads at work");
+    page.title("The run from left to right: mean number of working threads");
     if wall == 0 {
         nothing(page, "it was too short to be cut into pieces");
         return;
@@ -205,7 +205,7 @@ fn column(part: &[Moment], place_of: &[Option<usize>]) -> Column {
     }
 }
 
-/// Mean number of threads at work while any thread was active: a piece is not low because of a pause in it.
+/// Mean number of working threads while any thread was active: a piece is not low because of a pause in it.
 fn at_work(moment: &Moment) -> f64 {
     moment.working / (1.0 - moment.idle).max(f64::EPSILON)
 }

@@ -207,7 +207,7 @@ pub fn busy_waiting() -> World {
         "io_thread_main() networking.c:4021 burns 73 % of the CPU time waiting in a loop",
         &[
             "3 threads of io-# spent 1.46 s of CPU time in it (487 samples)",
-            "4 active threads on 2 CPUs: threads at work were off the CPU for 350 ms",
+            "4 active threads on 2 CPUs: working threads were off the CPU for 350 ms",
         ],
         ("more threads poll than there are CPUs", "let them block (futex, condition variable, eventfd) after a short spin, or use fewer of them than CPUs (networking.c:4021)"),
         (1.3, 1.7, 2.0, "the work of the main thread"),

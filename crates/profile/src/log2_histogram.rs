@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 /// How many lengths are in each [2^i, 2^(i+1)). Only what is not empty takes memory: of a hundred thousand rows of waits most
 /// have one or two, somewhere near 2^20 ns.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Powers(Vec<(u8, u64)>);
+pub struct Log2Histogram(Vec<(u8, u64)>);
 
-impl Powers {
+impl Log2Histogram {
     /// Counts one more length. 0 counts as 1.
     pub fn count(&mut self, length: u64) {
         let power = length.max(1).ilog2() as u8;
@@ -38,7 +38,7 @@ impl Powers {
 }
 
 /// Of how many are in each; at most 64 are looked at.
-impl From<Vec<u64>> for Powers {
+impl From<Vec<u64>> for Log2Histogram {
     fn from(each: Vec<u64>) -> Self {
         let held = (0..64).zip(each).filter(|(_, n)| *n > 0);
         Self(held.collect())
@@ -47,11 +47,11 @@ impl From<Vec<u64>> for Powers {
 
 #[cfg(test)]
 mod tests {
-    use super::Powers;
+    use super::Log2Histogram;
 
     #[test]
     fn lengths_are_found_in_their_power_of_two() {
-        let mut powers = Powers::default();
+        let mut powers = Log2Histogram::default();
         for length in [0, 1, 9, 8, 15, u64::MAX] {
             powers.count(length);
         }
@@ -59,13 +59,16 @@ mod tests {
         assert_eq!(each.len(), 64);
         assert_eq!((each[0], each[3], each[63]), (2, 3, 1));
         assert_eq!(powers.sum(), 6);
-        assert_eq!(Powers::from(each), powers);
+        assert_eq!(Log2Histogram::from(each), powers);
     }
 
     #[test]
     fn what_is_empty_is_not_held() {
-        assert_eq!(Powers::from(vec![0, 0, 5, 0]), Powers(vec![(2, 5)]));
-        assert_eq!(Powers::from(vec![0; 70]), Powers::default());
-        assert_eq!(Powers::default().each().len(), 0);
+        assert_eq!(
+            Log2Histogram::from(vec![0, 0, 5, 0]),
+            Log2Histogram(vec![(2, 5)])
+        );
+        assert_eq!(Log2Histogram::from(vec![0; 70]), Log2Histogram::default());
+        assert_eq!(Log2Histogram::default().each().len(), 0);
     }
 }

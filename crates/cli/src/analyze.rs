@@ -4,9 +4,9 @@ use convoy_model::Model;
 use convoy_profile::Profile;
 use convoy_report::Report;
 
-use crate::limits::Limits;
 use crate::message::Message;
 use crate::replay::Trace;
+use crate::threshold_args::Limits;
 
 /// A profile, joined and judged by all rooms.
 #[derive(Debug)]

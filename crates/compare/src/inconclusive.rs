@@ -4,7 +4,7 @@
 use convoy_profile::Exit;
 
 use crate::compare::{Comparison, RunFacts};
-use crate::remark::{self, PARTLY_LOCKED, RUNNING};
+use crate::notes::{self, PARTLY_LOCKED, RUNNING};
 
 /// Why something is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +86,7 @@ fn not_whole(runs: &[&RunFacts], matter: Matter) -> Option<Doubt> {
             }
     })?;
     Some(Doubt::new(
-        remark::not_whole(&run.name, &run.lost),
+        notes::not_whole(&run.name, &run.lost),
         "copy the file again, record again with room on the disk, or leave the run out",
     ))
 }
@@ -101,7 +101,7 @@ fn part_of_a_run(runs: &[&RunFacts], matter: Matter) -> Option<Doubt> {
             "{}: a running process was recorded for a while: its sums grow with the length of the recording",
             run.name
         ),
-        (Exit::Unknown, Matter::RunTime) => remark::end_not_seen(&run.name),
+        (Exit::Unknown, Matter::RunTime) => notes::end_not_seen(&run.name),
         (Exit::Unknown, _) => format!(
             "{}: its end was not seen, its sums are those of the recording",
             run.name
@@ -129,7 +129,7 @@ fn without_locks(runs: &[&RunFacts]) -> Option<Doubt> {
 
 /// What one way of recording shows and another does not is neither new nor gone.
 fn recorded_differently(runs: &[&RunFacts]) -> Option<Doubt> {
-    let why = *remark::partly_recorded(runs).first()?;
+    let why = *notes::partly_recorded(runs).first()?;
     Some(Doubt::new(
         why,
         "record all runs in the same way, as the same user",

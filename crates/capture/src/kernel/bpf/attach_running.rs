@@ -13,9 +13,9 @@ use convoy_abi::{BpfControl, BpfInit, CV_BPF_INIT, CV_BPF_OFF, CV_BPF_STACK_MAX}
 
 use super::deliver::BlockedStacks;
 use super::map::Mapping;
-use super::trouble;
+use super::unavailable;
 use crate::error::Trouble;
-use crate::kernel::modest::as_usual;
+use crate::kernel::listener_priority::with_normal_priority;
 
 /// Passes over all tasks of the system at most. Every one but the last found somebody new, and those are
 /// recorded from then on with all that they make, so in fact it is two or three.
@@ -26,15 +26,15 @@ const STACKS_BYTES: usize = 32 << 20;
 
 /// Starts recording all threads of these processes; how many there were.
 pub(super) fn adopt(object: &Object, control: &Mapping, pids: &[u32]) -> Result<usize, Trouble> {
-    let failed = |e: libbpf_rs::Error| trouble::not_adopted(&format!("{e:#}"));
+    let failed = |e: libbpf_rs::Error| unavailable::not_adopted(&format!("{e:#}"));
     let targets = object
         .maps()
         .find(|map| map.name() == "targets")
-        .ok_or_else(|| trouble::not_adopted("no list of processes"))?;
+        .ok_or_else(|| unavailable::not_adopted("no list of processes"))?;
     let passes = object
         .progs_mut()
         .find(|program| program.name() == "on_task")
-        .ok_or_else(|| trouble::not_adopted("no way to list tasks"))?;
+        .ok_or_else(|| unavailable::not_adopted("no way to list tasks"))?;
     let link = passes.attach().map_err(failed)?;
     for pid in pids {
         targets
@@ -59,7 +59,7 @@ pub(super) fn adopt(object: &Object, control: &Mapping, pids: &[u32]) -> Result<
         // It may be gone only if the caller named it twice.
         let _ = targets.delete(&pid.to_ne_bytes());
     }
-    result.map_err(|e| trouble::not_adopted(&e))?;
+    result.map_err(|e| unavailable::not_adopted(&e))?;
     Ok((adopted.load(Ordering::SeqCst) - before) as usize)
 }
 
@@ -99,7 +99,9 @@ fn read_stack(init: &BpfInit, bytes: usize) -> Option<Vec<u8>> {
     let mut have = 0;
     // A read ends at the end of the mapping.
     while have < bytes {
-        match as_usual(|| memory.read_at(&mut stack[have..], init.sp.wrapping_add(have as u64))) {
+        match with_normal_priority(|| {
+            memory.read_at(&mut stack[have..], init.sp.wrapping_add(have as u64))
+        }) {
             Ok(0) | Err(_) => break,
             Ok(n) => have += n,
         }

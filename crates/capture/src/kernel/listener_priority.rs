@@ -1,15 +1,19 @@
-//! A thread that takes as little as it can from those whom it listens to, but gets what it needs.
+//! Scheduling policy of the event listener: SCHED_IDLE where CPUs are idle now and then, real-time
+//! where none is.
 //!
-//! What listens takes processors from whom it listens to. On a busy machine that costs more than the time itself, in two ways.
+//! The listener takes CPU time from the program that it listens to. On a busy machine that costs more
+//! than the time itself, in two ways.
 //!
-//! A thread that waits for a moment may hold what all others want. Where processors have nothing to do now and then, the listener works
-//! under `SCHED_IDLE`, gives way to whoever wakes up, and finds its time in the gaps. One that leaves no gap would fill the rings
-//! meanwhile: then a second thread, which sleeps until that happens, makes the first one as good as the others.
+//! A thread that is preempted may hold a lock that all others want. Where CPUs are idle now and then,
+//! the listener works under `SCHED_IDLE` and gives way to every thread that wakes up. If it gets no
+//! CPU, the rings would fill: a second thread, which sleeps until that happens, gives it the normal
+//! policy.
 //!
-//! Where they are all busy there are no gaps, and one thread more that wants a processor makes the kernel balance their loads:
-//! threads that talk to each other get onto different processors, and each of their wake-ups needs an interrupt from then on. A thread of
-//! real-time priority is not balanced against others. So the listener takes the processor that it is on, for a few milliseconds at most:
-//! the second thread sees to that. (What both cost: docs/design/0003.)
+//! Where all CPUs are busy, one runnable thread more makes the kernel balance their loads: threads
+//! that hand work to each other are moved to different CPUs, and each of their wake-ups needs an
+//! interrupt from then on. A thread of real-time priority is not balanced against others. So the
+//! listener takes the CPU that it is on, for a few milliseconds at most: the second thread sees to
+//! that. (What both cost: docs/design/0003.)
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -30,25 +34,25 @@ const BRIEF: Duration = Duration::from_millis(5);
 /// Who works at once sleeps for less before the next time: what is done from the one to the other is watched, too.
 const ASLEEP: Duration = Duration::from_millis(100);
 /// The least of real time, before all threads that have none; and of who ends that.
-const AT_ONCE_PRIORITY: i32 = 1;
+const REAL_TIME_PRIORITY: i32 = 1;
 const WATCH_PRIORITY: i32 = 2;
 /// Who may give a thread back what it had given up.
 const CAP_SYS_NICE: u32 = 23;
 
 thread_local! {
     /// Whether the thread works in the gaps of others.
-    static IN_GAPS: Cell<bool> = const { Cell::new(false) };
+    static IS_IDLE_CLASS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How work is done.
+/// Scheduling class in which the listener works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    /// As by any other thread.
-    AsUsual,
+pub(super) enum SchedClass {
+    /// That of any other thread.
+    Normal,
     /// When no other thread wants the processor.
-    InGaps,
+    Idle,
     /// Before any other thread.
-    AtOnce,
+    RealTime,
 }
 
 /// What the two threads know.
@@ -59,16 +63,16 @@ struct Shared {
     over: AtomicBool,
 }
 
-/// Of the thread that made it.
+/// Changes the policy of the thread that made it.
 #[derive(Debug)]
-pub(super) struct Modest {
+pub(super) struct ListenerPriority {
     shared: Arc<Shared>,
     watch: Option<JoinHandle<()>>,
     /// By which it is told whether to work at once, if it can.
     load: Option<Load>,
 }
 
-impl Modest {
+impl ListenerPriority {
     /// For the calling thread. `None` where it would have to stay what it becomes, or where somebody has said how it is to be scheduled.
     pub fn of_this_thread() -> Option<Self> {
         if policy() != libc::SCHED_OTHER {
@@ -94,7 +98,7 @@ impl Modest {
             })
             .ok()?;
         // Control groups may have no such priorities. Never without somebody who can end it.
-        let has_real_time = outranks.recv() == Ok(true) && set_real_time(AT_ONCE_PRIORITY);
+        let has_real_time = outranks.recv() == Ok(true) && set_real_time(REAL_TIME_PRIORITY);
         set_policy(0, libc::SCHED_OTHER);
         Some(Self {
             shared,
@@ -104,45 +108,49 @@ impl Modest {
     }
 
     /// How to do what does not press: all that `is_due`, or else little.
-    pub fn way(&mut self, is_due: bool) -> Way {
+    pub fn class(&mut self, is_due: bool) -> SchedClass {
         let is_full = self.load.as_mut().is_some_and(Load::is_full);
         match is_due {
-            _ if is_full => Way::AtOnce,
-            true => Way::InGaps,
-            false => Way::AsUsual,
+            _ if is_full => SchedClass::RealTime,
+            true => SchedClass::Idle,
+            false => SchedClass::Normal,
         }
     }
 
-    fn at_once<T>(&self, work: impl FnOnce() -> T) -> T {
-        set_real_time(AT_ONCE_PRIORITY);
+    fn in_real_time<T>(&self, work: impl FnOnce() -> T) -> T {
+        set_real_time(REAL_TIME_PRIORITY);
         self.shared.alarm_after(BRIEF);
         let done = work();
         // If it took too long it is not any more. What wakes up like any other is balanced like any other.
-        set_real_time(AT_ONCE_PRIORITY);
+        set_real_time(REAL_TIME_PRIORITY);
         self.shared.alarm_after(ASLEEP);
         done
     }
 
-    fn in_gaps<T>(&self, work: impl FnOnce() -> T) -> T {
+    fn in_idle_class<T>(&self, work: impl FnOnce() -> T) -> T {
         self.shared.alarm_every(PATIENCE);
         set_policy(0, libc::SCHED_IDLE);
-        IN_GAPS.set(true);
+        IS_IDLE_CLASS.set(true);
         let done = work();
-        IN_GAPS.set(false);
+        IS_IDLE_CLASS.set(false);
         set_policy(0, libc::SCHED_OTHER);
         self.shared.alarm_after(Duration::ZERO);
         done
     }
 }
 
-/// Does something in this way, if the calling thread can be modest: only the thread of which that is may call this. It sleeps afterwards
-/// as it has worked, if that was [`Way::AtOnce`], and as usual otherwise.
-pub(super) fn work<T>(modest: Option<&Modest>, way: Way, work: impl FnOnce() -> T) -> T {
-    match (modest, way) {
+/// Does something in this class, if the calling thread can be priority: only the thread of which that is may call this. It sleeps afterwards
+/// as it has worked, if that was [`SchedClass::RealTime`], and as usual otherwise.
+pub(super) fn work<T>(
+    priority: Option<&ListenerPriority>,
+    class: SchedClass,
+    work: impl FnOnce() -> T,
+) -> T {
+    match (priority, class) {
         (None, _) => work(),
-        (Some(modest), Way::AtOnce) => modest.at_once(work),
-        (Some(modest), Way::InGaps) => modest.in_gaps(work),
-        (Some(_), Way::AsUsual) => {
+        (Some(priority), SchedClass::RealTime) => priority.in_real_time(work),
+        (Some(priority), SchedClass::Idle) => priority.in_idle_class(work),
+        (Some(_), SchedClass::Normal) => {
             set_policy(0, libc::SCHED_OTHER);
             work()
         }
@@ -151,19 +159,19 @@ pub(super) fn work<T>(modest: Option<&Modest>, way: Way, work: impl FnOnce() -> 
 
 /// Does something as a thread like any other, also in the gaps of others: what locks something that they need. Reads of a process's
 /// memory and map do, for who maps memory. Who works at once goes on to: the lock is free again the sooner.
-pub(super) fn as_usual<T>(work: impl FnOnce() -> T) -> T {
-    if !IN_GAPS.replace(false) {
+pub(super) fn with_normal_priority<T>(work: impl FnOnce() -> T) -> T {
+    if !IS_IDLE_CLASS.replace(false) {
         return work();
     }
     set_policy(0, libc::SCHED_OTHER);
     let done = work();
     // If the gaps were not enough it will be told so once more.
     set_policy(0, libc::SCHED_IDLE);
-    IN_GAPS.set(true);
+    IS_IDLE_CLASS.set(true);
     done
 }
 
-impl Drop for Modest {
+impl Drop for ListenerPriority {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
         self.shared.alarm_after(Duration::from_nanos(1));
@@ -180,7 +188,7 @@ impl Shared {
         self.alarm(time, Duration::ZERO);
     }
 
-    /// After this time, and again and again until it is set anew: [`as_usual`] may have gone back into the gaps. Zero: not at all.
+    /// After this time, and again and again until it is set anew: [`with_normal_priority`] may have gone back into the gaps. Zero: not at all.
     fn alarm_every(&self, time: Duration) {
         self.alarm(time, time);
     }
@@ -250,12 +258,12 @@ mod tests {
     #[test]
     fn work_that_takes_long_is_not_modest_for_ever() {
         // Without the privilege there is nothing to test.
-        let Some(modest) = Modest::of_this_thread() else {
+        let Some(priority) = ListenerPriority::of_this_thread() else {
             eprintln!("skipped: no CAP_SYS_NICE");
             return;
         };
         let begun = std::time::Instant::now();
-        let (before, during, late) = work(Some(&modest), Way::InGaps, || {
+        let (before, during, late) = work(Some(&priority), SchedClass::Idle, || {
             let before = policy();
             let mut late = before;
             while late == libc::SCHED_IDLE && begun.elapsed() < Duration::from_secs(20) {
@@ -266,7 +274,7 @@ mod tests {
         assert_eq!(before, libc::SCHED_IDLE);
         assert_eq!(late, libc::SCHED_OTHER, "after {during:?}");
         assert!(during >= PATIENCE);
-        work(Some(&modest), Way::InGaps, || {
+        work(Some(&priority), SchedClass::Idle, || {
             assert_eq!(policy(), libc::SCHED_IDLE)
         });
         assert_eq!(policy(), libc::SCHED_OTHER);
@@ -274,7 +282,7 @@ mod tests {
 
     #[test]
     fn who_goes_back_into_the_gaps_is_helped_once_more() {
-        let Some(modest) = Modest::of_this_thread() else {
+        let Some(priority) = ListenerPriority::of_this_thread() else {
             eprintln!("skipped: no CAP_SYS_NICE");
             return;
         };
@@ -285,9 +293,9 @@ mod tests {
             }
             policy() == libc::SCHED_OTHER
         };
-        work(Some(&modest), Way::InGaps, || {
+        work(Some(&priority), SchedClass::Idle, || {
             assert!(is_helped());
-            as_usual(|| ());
+            with_normal_priority(|| ());
             assert_eq!(policy(), libc::SCHED_IDLE);
             assert!(is_helped());
         });
@@ -295,12 +303,14 @@ mod tests {
 
     #[test]
     fn who_works_at_once_does_so_for_a_moment_and_sleeps_ready_to() {
-        let Some(modest) = Modest::of_this_thread().filter(|modest| modest.load.is_some()) else {
+        let Some(priority) =
+            ListenerPriority::of_this_thread().filter(|priority| priority.load.is_some())
+        else {
             eprintln!("skipped: no CAP_SYS_NICE, or no real-time priorities");
             return;
         };
         let begun = std::time::Instant::now();
-        let (before, during) = work(Some(&modest), Way::AtOnce, || {
+        let (before, during) = work(Some(&priority), SchedClass::RealTime, || {
             let before = policy();
             while policy() == libc::SCHED_FIFO && begun.elapsed() < Duration::from_secs(20) {}
             (before, begun.elapsed())
@@ -310,19 +320,19 @@ mod tests {
         assert_eq!(policy(), libc::SCHED_FIFO);
         let made = std::thread::spawn(policy).join().unwrap();
         assert_eq!(made, libc::SCHED_OTHER, "what it makes is like any other");
-        work(Some(&modest), Way::AsUsual, || {
+        work(Some(&priority), SchedClass::Normal, || {
             assert_eq!(policy(), libc::SCHED_OTHER)
         });
         assert_eq!(policy(), libc::SCHED_OTHER);
-        work(Some(&modest), Way::AtOnce, || ());
-        drop(modest);
+        work(Some(&priority), SchedClass::RealTime, || ());
+        drop(priority);
         assert_eq!(policy(), libc::SCHED_OTHER);
     }
 
     #[test]
     fn without_real_time_what_is_due_is_done_in_gaps_and_a_look_as_usual() {
         let alarm = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).unwrap();
-        let mut modest = Modest {
+        let mut priority = ListenerPriority {
             shared: Arc::new(Shared {
                 alarm,
                 over: AtomicBool::new(false),
@@ -331,8 +341,8 @@ mod tests {
             load: None,
         };
         assert_eq!(
-            [true, false].map(|is_due| modest.way(is_due)),
-            [Way::InGaps, Way::AsUsual]
+            [true, false].map(|is_due| priority.class(is_due)),
+            [SchedClass::Idle, SchedClass::Normal]
         );
     }
 
@@ -347,20 +357,20 @@ mod tests {
 
     #[test]
     fn what_others_need_is_locked_by_no_modest_thread() {
-        let Some(modest) = Modest::of_this_thread() else {
+        let Some(priority) = ListenerPriority::of_this_thread() else {
             eprintln!("skipped: no CAP_SYS_NICE");
             return;
         };
         let is = |wanted| assert_eq!(policy(), wanted);
-        work(Some(&modest), Way::InGaps, || {
-            as_usual(|| {
+        work(Some(&priority), SchedClass::Idle, || {
+            with_normal_priority(|| {
                 is(libc::SCHED_OTHER);
-                as_usual(|| is(libc::SCHED_OTHER));
+                with_normal_priority(|| is(libc::SCHED_OTHER));
                 is(libc::SCHED_OTHER);
             });
             is(libc::SCHED_IDLE);
         });
-        as_usual(|| is(libc::SCHED_OTHER));
+        with_normal_priority(|| is(libc::SCHED_OTHER));
         is(libc::SCHED_OTHER);
     }
 }

@@ -2,9 +2,9 @@
 
 use std::hash::{Hash, Hasher};
 
-use convoy_profile::{NameIx, OffCpu, OffIx, OffReason, Powers, StackIx, ThreadRef};
+use convoy_profile::{Log2Histogram, NameIx, OffCpu, OffIx, OffReason, StackIx, ThreadRef};
 
-use crate::clock::{Clock, Mark, Spread};
+use crate::clock::{Clock, Snapshot, Spread};
 use crate::event::Place;
 use crate::table::{Last, Table};
 
@@ -39,7 +39,7 @@ struct Row {
     sum_ns: u64,
     max_ns: u64,
     unfinished_ns: u64,
-    hist: Powers,
+    hist: Log2Histogram,
     spread: Spread,
 }
 
@@ -91,7 +91,7 @@ impl Offs {
             sum_ns: 0,
             max_ns: 0,
             unfinished_ns: 0,
-            hist: Powers::default(),
+            hist: Log2Histogram::default(),
             spread: Spread::default(),
         });
         if let Some(row) = self.0.rows.get_mut(ix as usize) {
@@ -103,7 +103,7 @@ impl Offs {
     }
 
     /// A wait that began at `mark` ends, or the recording does.
-    pub fn add(&mut self, row: OffIx, clock: &Clock, mark: &mut Mark, finished: bool) {
+    pub fn add(&mut self, row: OffIx, clock: &Clock, mark: &mut Snapshot, finished: bool) {
         let Some(row) = self.0.rows.get_mut(row as usize) else {
             return;
         };

@@ -1,4 +1,5 @@
-//! What the listening thread sleeps on: orders from the recorder, and a source that wakes it up when something cannot wait.
+//! Wait set of the listener thread: orders from the recorder, and a source that signals what cannot
+//! wait.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -11,20 +12,20 @@ use rustix::io::{Errno, Result};
 const ORDER: u64 = 1;
 const SOURCE: u64 = 2;
 
-/// Of the listening thread.
+/// The listener sleeps on it.
 #[derive(Debug)]
-pub(super) struct Ears {
+pub(super) struct WaitSet {
     epoll: OwnedFd,
     orders: Arc<OwnedFd>,
 }
 
 /// Wakes the listening thread up.
 #[derive(Debug, Clone)]
-pub(super) struct Bell(Arc<OwnedFd>);
+pub(super) struct Notifier(Arc<OwnedFd>);
 
-impl Ears {
+impl WaitSet {
     /// For the descriptor of a source that becomes readable anew each time that it calls; `None`: it does not call.
-    pub fn new(source: Option<BorrowedFd<'_>>) -> Result<(Self, Bell)> {
+    pub fn new(source: Option<BorrowedFd<'_>>) -> Result<(Self, Notifier)> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let orders = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let add = |fd: BorrowedFd<'_>, whose| {
@@ -36,8 +37,8 @@ impl Ears {
         if let Some(source) = source {
             add(source, SOURCE)?;
         }
-        let bell = Bell(Arc::clone(&orders));
-        Ok((Self { epoll, orders }, bell))
+        let notifier = Notifier(Arc::clone(&orders));
+        Ok((Self { epoll, orders }, notifier))
     }
 
     /// Sleeps for so long, to the next millisecond, or until there is an order; `true`: until the source has called.
@@ -62,7 +63,7 @@ impl Ears {
     }
 }
 
-impl Bell {
+impl Notifier {
     /// There is an order.
     pub fn ring(&self) {
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
@@ -80,26 +81,26 @@ mod tests {
     #[test]
     fn an_order_and_a_call_end_the_sleep() {
         let source = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
-        let (ears, bell) = Ears::new(Some(source.as_fd())).unwrap();
+        let (wait_set, notifier) = WaitSet::new(Some(source.as_fd())).unwrap();
         let begun = Instant::now();
-        bell.ring();
-        assert!(!ears.sleep(LONG), "an order is no call");
+        notifier.ring();
+        assert!(!wait_set.sleep(LONG), "an order is no call");
         for _ in 0..2 {
             // Nobody reads it: each call is heard once all the same.
             rustix::io::write(&source, &1u64.to_ne_bytes()).unwrap();
-            assert!(ears.sleep(LONG));
+            assert!(wait_set.sleep(LONG));
         }
         assert!(begun.elapsed() < LONG);
-        assert!(!ears.sleep(Duration::from_millis(1)), "nothing new");
+        assert!(!wait_set.sleep(Duration::from_millis(1)), "nothing new");
     }
 
     #[test]
     fn an_order_that_came_before_is_heard() {
-        let (ears, bell) = Ears::new(None).unwrap();
+        let (wait_set, notifier) = WaitSet::new(None).unwrap();
         let begun = Instant::now();
-        let other = std::thread::spawn(move || bell.ring());
+        let other = std::thread::spawn(move || notifier.ring());
         other.join().unwrap();
-        assert!(!ears.sleep(LONG));
+        assert!(!wait_set.sleep(LONG));
         assert!(begun.elapsed() < LONG);
     }
 }

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use crate::look::{Color, Look, Stream};
+use crate::terminal::{Color, Look, Stream};
 
 /// Formats of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

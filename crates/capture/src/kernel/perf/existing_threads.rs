@@ -8,7 +8,7 @@ use crate::kernel::raw::{Call, Left};
 
 /// A thread that was there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct There {
+pub(super) struct ThreadSnapshot {
     pub(super) tid: u32,
     pub(super) pid: u32,
     pub(super) comm: [u8; 16],
@@ -34,13 +34,13 @@ pub(super) fn look(pid: u32, tid: u32) -> Option<(u64, What)> {
             key: 0,
         }),
     };
-    let there = There {
+    let there = ThreadSnapshot {
         tid,
         pid,
         comm,
         left,
     };
-    Some((ts, What::There(Box::new(there))))
+    Some((ts, What::ThreadSnapshot(Box::new(there))))
 }
 
 /// `tid (name) state ...`; the name may hold brackets, so it ends at the last one.

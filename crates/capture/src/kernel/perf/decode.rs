@@ -24,7 +24,7 @@ struct Thread {
 
 /// Knows the threads of the recording.
 #[derive(Debug)]
-pub(super) struct Teller {
+pub(super) struct Decoder {
     threads: HashMap<u32, Thread>,
     /// Of a launched program: its process, once it is known.
     child: Child,
@@ -40,7 +40,7 @@ enum Child {
     Started(u32),
 }
 
-impl Teller {
+impl Decoder {
     pub(super) fn of_child() -> Self {
         Self {
             threads: HashMap::new(),
@@ -138,7 +138,7 @@ impl Teller {
                 n,
                 stacks: false,
             }),
-            What::There(ref there) => {
+            What::ThreadSnapshot(ref there) => {
                 let (tid, pid, comm) = (there.tid, there.pid, there.comm);
                 // Its first record may have been a fork.
                 if self.threads.contains_key(&tid) {
@@ -225,12 +225,12 @@ mod tests {
     }
 
     fn told(child: u32, what: &[What]) -> Vec<String> {
-        let mut teller = Teller::of_child();
-        assert!(!teller.is_ready());
-        teller.started(child);
+        let mut decoder = Decoder::of_child();
+        assert!(!decoder.is_ready());
+        decoder.started(child);
         let mut lines = Lines::default();
         for (ts, what) in (1..).zip(what) {
-            teller.tell(ts, what, &mut lines);
+            decoder.tell(ts, what, &mut lines);
         }
         lines.0
     }
