@@ -460,9 +460,10 @@ mod tests {
         // Lengthening costs a tenth; a tenth is not lengthened.
         let costly = corrected(&around(0.0), around(0.1));
         let unlengthened = corrected(&around(0.3), around(0.2));
-        for (saved, low, mid, high) in
-            [(costly, -0.01, 0.05, 0.11), (unlengthened, 0.19, 0.25, 0.31)]
-        {
+        for (saved, low, mid, high) in [
+            (costly, -0.01, 0.05, 0.11),
+            (unlengthened, 0.19, 0.25, 0.31),
+        ] {
             let apart = [saved.low - low, saved.mid - mid, saved.high - high];
             assert!(apart.iter().all(|apart| apart.abs() < 1e-9), "{saved:?}");
         }
