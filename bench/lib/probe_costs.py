@@ -121,7 +121,7 @@ def stops() -> list[str]:
         program = many_functions(Path(scratch))
         with subprocess.Popen([program]) as busy:
             try:
-                wait_for_code(busy.pid, program)
+                wait_for_code(busy, program)
                 for probes, rounds, median, p99 in STOPS:
                     command = [example, str(busy.pid), str(probes), str(rounds)]
                     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
@@ -135,9 +135,12 @@ def stops() -> list[str]:
     return rows
 
 
-def wait_for_code(pid: int, program: Path) -> None:
+def wait_for_code(busy: subprocess.Popen, program: Path) -> None:
     """Popen returns when exec has begun: the new program is not mapped yet."""
-    while str(program) not in Path(f"/proc/{pid}/maps").read_text():
+    maps = Path(f"/proc/{busy.pid}/maps")
+    while str(program.resolve()) not in maps.read_text():
+        if busy.poll() is not None:
+            raise RuntimeError(f"{program} has ended: exit status {busy.returncode}")
         time.sleep(0.01)
 
 

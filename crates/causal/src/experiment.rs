@@ -1,9 +1,9 @@
 //! The course of experiments: which window comes next, and when enough is known.
 
-use crate::consistent::{consistent, shrunk};
+use crate::consistent::{consistent, Estimate};
 use crate::estimator::Estimator;
 use crate::factorial::Sums;
-use crate::interval::{resampled, Saved};
+use crate::interval::{deviations, resampled, Saved};
 use crate::plan::{block, Arm, Measured, Mechanism, TargetSet, FACTORIAL};
 use crate::random::Random;
 
@@ -116,28 +116,38 @@ impl Experiment {
 
     /// What a target that is faster by `speedup` would save; `None` = too few windows had progress.
     pub fn saved(&self, target: usize, speedup: f64) -> Option<Saved> {
-        if self.settings.estimator != Estimator::Dilate {
-            return self.saved_at(target, speedup);
+        let mechanism = *self.mechanisms.get(target)?;
+        if !self.settings.estimator.is_biased() {
+            let raw = self.raw(TargetSet::one(target), mechanism, speedup)?;
+            return Some(raw.possible());
         }
         let levels = self.settings.estimator.levels();
-        let all = levels.iter().map(|level| self.saved_at(target, *level));
-        let all: Vec<Saved> = all.collect::<Option<_>>()?;
-        let mut found = levels.iter().zip(consistent(levels, &all));
+        let all = levels.iter();
+        let all = all.map(|level| self.beside_null(target, mechanism, *level));
+        let all: Vec<Estimate> = all.collect::<Option<_>>()?;
+        let shrunk: Vec<Estimate> = all.into_iter().map(Estimate::shrunk).collect();
+        let mut found = levels.iter().zip(consistent(levels, &shrunk));
         let (_, saved) = found.find(|(level, _)| **level == speedup)?;
-        Some(shrunk(saved))
+        Some(saved)
     }
 
-    /// The same from the windows of this speed-up alone.
-    fn saved_at(&self, target: usize, speedup: f64) -> Option<Saved> {
-        let mechanism = *self.mechanisms.get(target)?;
+    /// The same from the windows of this speed-up alone, with the null experiment.
+    fn beside_null(&self, target: usize, mechanism: Mechanism, speedup: f64) -> Option<Estimate> {
         let own = TargetSet::one(target);
-        let raw = self.raw(own, mechanism, speedup)?;
-        let beyond_null = match self.settings.estimator.is_biased() {
-            true => self.estimate(own, mechanism, speedup, Basis::Null),
-            false => None,
+        let raw = self.estimate(own, mechanism, speedup, Basis::Nothing)?;
+        let beyond = self.estimate(own, mechanism, speedup, Basis::Null);
+        let beyond = beyond.unwrap_or(raw);
+        let is_tried = |block: &&Vec<(Arm, Measured)>| {
+            let mut arms = block.iter();
+            arms.any(|(arm, _)| arm.targets == own && arm.speedup == speedup)
         };
-        let saved = beyond_null.map_or(raw, |beyond| corrected(&raw, beyond));
-        Some(saved.possible())
+        let blocks = self.blocks.iter().filter(is_tried).count();
+        let half = (raw.half_width() + beyond.half_width()) / 2.0;
+        let noise = half / deviations(self.mechanisms.len(), blocks);
+        Some(Estimate {
+            saved: corrected(&raw, beyond).possible(),
+            deviation: noise.hypot((raw.mid - beyond.mid) * UNIFORM_DEVIATION),
+        })
     }
 
     /// Windows of a target by speed-up, where there is a number.
@@ -279,13 +289,16 @@ impl Experiment {
     }
 }
 
+/// Standard deviation of a number of which nothing but its two bounds is known, over their distance:
+/// 12^-0.5.
+const UNIFORM_DEVIATION: f64 = 0.288_675;
+
 /// An estimate and the same beyond the null experiment's, as one.
 ///
 /// A null above 0 is time that was not lengthened: the target may make it shorter or not. Below 0 it
 /// is what lengthening costs: a target that is not lengthened may have less of that, or hold up those
-/// who pay it. Between none and all of it is the target's, and half is expected (judgement;
-/// bench/results/2026-11-29-causal-xeon.md: of 25 targets at -50 % the mean error was 4.8 points,
-/// 5.9 with all that is above 0).
+/// who pay it. Between none and all of it is the target's, and half is expected (judgement; tried in
+/// bench/results/2026-11-29-causal-xeon.md).
 fn corrected(raw: &Saved, beyond_null: Saved) -> Saved {
     Saved {
         mid: (raw.mid + beyond_null.mid) / 2.0,

@@ -56,24 +56,31 @@ pub(crate) fn resampled<B>(
     if blocks.len() < 2 {
         return None;
     }
-    let mid = statistic(&mut blocks.iter())?;
+    // Without time, as of latencies that no look met, it is no number.
+    let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
+    let mid = finite(statistic(&mut blocks.iter()))?;
     let mut values = Vec::with_capacity(RESAMPLINGS);
     for _ in 0..RESAMPLINGS {
         let drawn: Vec<&B> = blocks
             .iter()
             .map(|_| &blocks[random.below(blocks.len())])
             .collect();
-        values.extend(statistic(&mut drawn.into_iter()));
+        values.extend(finite(statistic(&mut drawn.into_iter())));
     }
     if values.len() < RESAMPLINGS / 2 {
         return None;
     }
-    let half = deviation(&values) * quantile(MISSES / comparisons.max(1) as f64, blocks.len());
+    let half = deviation(&values) * deviations(comparisons, blocks.len());
     Some(Saved {
         low: mid - half,
         mid,
         high: mid + half,
     })
+}
+
+/// Standard deviations of half an interval of [`resampled`].
+pub(crate) fn deviations(comparisons: usize, blocks: usize) -> f64 {
+    quantile(MISSES / comparisons.max(1) as f64, blocks)
 }
 
 fn deviation(values: &[f64]) -> f64 {
@@ -135,6 +142,20 @@ mod tests {
             held += u32::from(found.low <= 0.0 && found.high >= 0.0);
         }
         assert!((180..=199).contains(&held), "{held}");
+    }
+
+    #[test]
+    fn draws_without_a_number_are_left_out() {
+        let blocks = [1.0, 1.0, 1.0, f64::INFINITY];
+        let least = |values: &mut dyn Iterator<Item = &f64>| values.copied().reduce(f64::max);
+        assert!(resampled(&blocks, 1, &mut Random::new(1), least).is_none());
+        let last = |values: &mut dyn Iterator<Item = &f64>| {
+            let all: Vec<f64> = values.copied().collect();
+            let mean = all.iter().filter(|v| v.is_finite()).sum::<f64>() / 4.0;
+            Some(if all[0].is_finite() { mean } else { f64::NAN })
+        };
+        let found = resampled(&blocks, 1, &mut Random::new(1), last).unwrap();
+        assert!(found.low.is_finite() && found.high.is_finite(), "{found:?}");
     }
 
     #[test]

@@ -132,7 +132,7 @@ fn table(out: &mut String, report: &Report, look: Look) -> std::fmt::Result {
     }
     let intervals = match estimator.is_some_and(Estimator::is_biased) {
         true => {
-            "Gains are beyond the null's (half of it if below 0); intervals (95 % for all) hold both."
+            "Half of the null is taken off each gain; intervals (95 % for all) hold none and all of it."
         }
         false => "Intervals hold 95 %, for all targets together.",
     };

@@ -213,7 +213,7 @@ pub struct Report {
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
 
-    /// Read what the last run on a terminal was kept as: convoy -- COMMAND without -o
+    /// Show the run that convoy -- COMMAND kept last: on a terminal, without -o
     #[arg(long, conflicts_with = "file")]
     pub last: bool,
 

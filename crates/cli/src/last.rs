@@ -1,8 +1,12 @@
 //! The profile of the last run whose report was short: the rest of it is there on demand.
 
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use convoy_profile::Profile;
+use convoy_report::human;
 
 use crate::message::Message;
 
@@ -32,11 +36,28 @@ pub fn kept() -> Result<PathBuf, Message> {
     }
 }
 
+/// How long ago that was, for a person: other runs may have been since, and not be kept.
+pub fn age(kept: &Path) -> String {
+    let written = fs::metadata(kept).and_then(|file| file.modified());
+    let age = written.map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
+    age.map_or_else(
+        |_| "reading the run that was kept last".into(),
+        |age| {
+            let ago = human::duration(age.as_secs_f64().round() * 1e9);
+            format!("reading the run that was kept {ago} ago")
+        },
+    )
+}
+
 /// What shows it again: root's runs are root's.
 pub fn command() -> &'static str {
-    match std::env::var_os("SUDO_UID") {
-        Some(_) => "sudo convoy report --last",
-        None => "convoy report --last",
+    let owner = file()
+        .ok()
+        .and_then(|file| fs::metadata(file.parent()?).ok());
+    let is_roots = owner.is_some_and(|owner| owner.uid() == 0);
+    match is_roots && std::env::var_os("SUDO_UID").is_some() {
+        true => "sudo convoy report --last",
+        false => "convoy report --last",
     }
 }
 

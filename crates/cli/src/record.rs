@@ -44,7 +44,13 @@ pub fn run(run: &Run) -> Status {
     let kept = output.map(|to| keep(&mut recording, to, &run.command, pid, run.quiet));
     let place = match &kept {
         Some(Ok(file)) => Kept::In(file),
-        None if show::is_brief(run) && last::keep(&recording.profile).is_ok() => Kept::AsLast,
+        // A trace is too large to be kept unasked.
+        None if run.recording.trace.is_none()
+            && show::is_brief(run)
+            && last::keep(&recording.profile).is_ok() =>
+        {
+            Kept::AsLast
+        }
         _ => Kept::No,
     };
     let shown = show::after_run(recording.profile, run, place);

@@ -33,7 +33,13 @@ pub fn report(report: &Report) -> Status {
 fn try_report(report: &Report) -> Result<(), Message> {
     let path = match &report.file {
         Some(path) => path.clone(),
-        None if report.last => last::kept()?,
+        None if report.last => {
+            let kept = last::kept()?;
+            if !report.quiet {
+                Message::new(last::age(&kept), "", "").print();
+            }
+            kept
+        }
         None => {
             let newest = newest(Path::new("."))?;
             if !report.quiet {

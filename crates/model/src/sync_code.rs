@@ -120,9 +120,13 @@ impl SyncCode {
         codes.max_by_key(|code| *code == Self::Lock)
     }
 
-    /// What a function does so by itself, but for the fast path of a lock. How often it is called
-    /// depends on who meets whom.
-    pub fn of_function(frame: &SiteFrame) -> Option<Self> {
+    /// What a function of a language or library does so, but for the fast path of a lock. How often
+    /// it is called depends on who meets whom.
+    pub fn of_library_function(frame: &SiteFrame) -> Option<Self> {
+        is_language(frame).then(|| Self::of_function(frame))?
+    }
+
+    fn of_function(frame: &SiteFrame) -> Option<Self> {
         let name = bare(&frame.function);
         let is_one_of = |known: &[&str]| known.iter().any(|begin| name.starts_with(begin));
         if is_one_of(&LOCKS) {

@@ -73,7 +73,7 @@ impl Excluded {
 
     pub(crate) fn evidence(&self) -> Vec<Evidence> {
         let (n, sum) = (count(self.n as f64), duration(self.sum));
-        let low = "of it at low parallelism";
+        let low = "of it at low parallelism or with no working thread";
         vec![
             evidence("wait_ns", self.sum, format!("{n} waits, {sum} together")),
             time("wait_low_ns", self.low, low),

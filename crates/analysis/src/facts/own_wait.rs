@@ -76,7 +76,7 @@ impl Blocked {
             duration(self.sum),
             duration(self.longest as f64)
         );
-        let low = "of it at low parallelism";
+        let low = "of it at low parallelism or with no working thread";
         vec![evidence(key, self.sum, all), time(low_key, self.low, low)]
     }
 

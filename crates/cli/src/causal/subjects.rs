@@ -299,7 +299,7 @@ fn is_of_meetings(function: &Function) -> bool {
         module: function.module.clone(),
         ..SiteFrame::default()
     };
-    SyncCode::of_function(&frame).is_some()
+    SyncCode::of_library_function(&frame).is_some()
 }
 
 fn range_of(code: &std::ops::Range<u64>, target: u32) -> Range {
