@@ -86,8 +86,11 @@ pub(crate) fn findings(cx: &RunFacts, explained: &BTreeSet<GroupId>) -> Vec<Find
         };
         let mut phases = Vec::new();
         split(pieces.clone(), 0, low, true, &mut phases);
+        let is_left_over =
+            |phase: &&Phase| phases.iter().any(|other| phase.is_left_over_of(other));
         let found = phases
             .iter()
+            .filter(|phase| !is_left_over(phase))
             .filter_map(|phase| phase.finding(cx, group, counts, serial));
         let mut found: Vec<Finding> = found.collect();
         if found.is_empty() {

@@ -89,6 +89,27 @@ impl Phase<'_> {
         those.map(|p| p.cm).sum::<f64>() >= share * all
     }
 
+    /// Whether no sample says what it is, and more was sampled in another phase below the function in
+    /// which it blocked next: the same work, in pieces too short for a sample.
+    pub(super) fn is_left_over_of(&self, other: &Self) -> bool {
+        let cm = |phase: &Self| phase.pieces.iter().map(|p| p.cm).sum::<f64>();
+        let Some(first) = self.pieces.first() else {
+            return false;
+        };
+        let is_unsampled = |piece: &Piece| {
+            piece.from == CodeFrom::StackTop && piece.frames.len() == self.depth && self.depth > 0
+        };
+        let is_below = |piece: &Piece| {
+            let outer = first.frames.iter().zip(&piece.frames);
+            piece.from == CodeFrom::Sample
+                && piece.frames.len() > first.frames.len()
+                && outer
+                    .into_iter()
+                    .all(|(a, b)| function_key(a) == function_key(b))
+        };
+        self.has(DOMINANT, is_unsampled) && other.has(DOMINANT, is_below) && cm(other) > cm(self)
+    }
+
     /// The function that all of it goes through; with the line where it is the innermost one.
     pub(super) fn place(&self, first: &Piece) -> String {
         if self.depth == 0 {
@@ -111,5 +132,51 @@ impl Phase<'_> {
             };
         }
         frame.whole().label()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(function: &str) -> SiteFrame {
+        SiteFrame {
+            function: function.into(),
+            ..SiteFrame::default()
+        }
+    }
+
+    fn phase<'a>(frames: &'a [SiteFrame], from: CodeFrom, cm: f64, depth: usize) -> Phase<'a> {
+        let piece = Piece {
+            cm,
+            time: cm,
+            all: cm,
+            site: None,
+            from,
+            until_message: false,
+            frames: frames.iter().collect(),
+        };
+        Phase {
+            pieces: vec![piece],
+            depth,
+        }
+    }
+
+    #[test]
+    fn unsampled_pieces_are_part_of_what_was_sampled_below_their_function() {
+        let (outer, inner) = ([frame("pool")], [frame("pool"), frame("work")]);
+        let other_thread = [frame("main"), frame("work")];
+        let rest = |cm| phase(&outer, CodeFrom::StackTop, cm, 1);
+        let work = phase(&inner, CodeFrom::Sample, 50.0, 2);
+        assert!(rest(25.0).is_left_over_of(&work));
+        assert!(
+            !rest(60.0).is_left_over_of(&work),
+            "most of it is not known"
+        );
+        assert!(!work.is_left_over_of(&rest(25.0)));
+        let sampled = phase(&outer, CodeFrom::Sample, 25.0, 1);
+        assert!(!sampled.is_left_over_of(&work), "a sample says what it is");
+        let elsewhere = phase(&other_thread, CodeFrom::Sample, 50.0, 2);
+        assert!(!rest(25.0).is_left_over_of(&elsewhere));
     }
 }
