@@ -86,8 +86,13 @@ pub(crate) fn findings(cx: &RunFacts, explained: &BTreeSet<GroupId>) -> Vec<Find
         };
         let mut phases = Vec::new();
         split(pieces.clone(), 0, low, true, &mut phases);
-        let is_left_over =
-            |phase: &&Phase| phases.iter().any(|other| phase.is_left_over_of(other));
+        // One work, told once: where most of it is.
+        let is_left_over = |phase: &&Phase| {
+            phases.iter().any(|other| {
+                let is_one = phase.is_unsampled_above(other) || other.is_unsampled_above(phase);
+                is_one && other.cm() > phase.cm()
+            })
+        };
         let found = phases
             .iter()
             .filter(|phase| !is_left_over(phase))

@@ -89,10 +89,9 @@ impl Phase<'_> {
         those.map(|p| p.cm).sum::<f64>() >= share * all
     }
 
-    /// Whether no sample says what it is, and more was sampled in another phase below the function in
-    /// which it blocked next: the same work, in pieces too short for a sample.
-    pub(super) fn is_left_over_of(&self, other: &Self) -> bool {
-        let cm = |phase: &Self| phase.pieces.iter().map(|p| p.cm).sum::<f64>();
+    /// Whether no sample says what it is, and another phase was sampled below the function in which
+    /// it blocked next: the same work, in pieces too short for a sample.
+    pub(super) fn is_unsampled_above(&self, other: &Self) -> bool {
         let Some(first) = self.pieces.first() else {
             return false;
         };
@@ -100,14 +99,17 @@ impl Phase<'_> {
             piece.from == CodeFrom::StackTop && piece.frames.len() == self.depth && self.depth > 0
         };
         let is_below = |piece: &Piece| {
-            let outer = first.frames.iter().zip(&piece.frames);
+            let mut outer = first.frames.iter().zip(&piece.frames);
             piece.from == CodeFrom::Sample
                 && piece.frames.len() > first.frames.len()
-                && outer
-                    .into_iter()
-                    .all(|(a, b)| function_key(a) == function_key(b))
+                && outer.all(|(a, b)| function_key(a) == function_key(b))
         };
-        self.has(DOMINANT, is_unsampled) && other.has(DOMINANT, is_below) && cm(other) > cm(self)
+        self.has(DOMINANT, is_unsampled) && other.has(DOMINANT, is_below)
+    }
+
+    /// CMetric of all of it.
+    pub(super) fn cm(&self) -> f64 {
+        self.pieces.iter().map(|p| p.cm).sum()
     }
 
     /// The function that all of it goes through; with the line where it is the innermost one.
@@ -166,17 +168,16 @@ mod tests {
     fn unsampled_pieces_are_part_of_what_was_sampled_below_their_function() {
         let (outer, inner) = ([frame("pool")], [frame("pool"), frame("work")]);
         let other_thread = [frame("main"), frame("work")];
-        let rest = |cm| phase(&outer, CodeFrom::StackTop, cm, 1);
+        let rest = phase(&outer, CodeFrom::StackTop, 25.0, 1);
         let work = phase(&inner, CodeFrom::Sample, 50.0, 2);
-        assert!(rest(25.0).is_left_over_of(&work));
-        assert!(
-            !rest(60.0).is_left_over_of(&work),
-            "most of it is not known"
-        );
-        assert!(!work.is_left_over_of(&rest(25.0)));
+        assert!(rest.is_unsampled_above(&work));
+        assert!(!work.is_unsampled_above(&rest));
         let sampled = phase(&outer, CodeFrom::Sample, 25.0, 1);
-        assert!(!sampled.is_left_over_of(&work), "a sample says what it is");
+        assert!(
+            !sampled.is_unsampled_above(&work),
+            "a sample says what it is"
+        );
         let elsewhere = phase(&other_thread, CodeFrom::Sample, 50.0, 2);
-        assert!(!rest(25.0).is_left_over_of(&elsewhere));
+        assert!(!rest.is_unsampled_above(&elsewhere));
     }
 }
