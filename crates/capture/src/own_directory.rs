@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_could_read_or_have_put_there_is_not_used() {
+    fn a_directory_that_others_control_or_can_read_is_refused() {
         let parent = tempfile::tempdir().unwrap();
         let own = |mode| own_directory(parent.path(), "convoy", mode);
         let dir = own(0o700).unwrap();

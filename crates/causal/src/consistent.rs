@@ -2,7 +2,7 @@
 
 use crate::interval::Saved;
 
-/// What a target would save, and how far the expected value may be off.
+/// Estimate of what a target would save, with its standard deviation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Estimate {
     pub saved: Saved,
@@ -14,13 +14,12 @@ impl Estimate {
     /// The expected value of targets most of which are worth little: nearer to 0 by its deviation
     /// (the positive part of the estimator of James and Stein, 1961, for one value).
     pub fn shrunk(self) -> Self {
-        let Saved { low, mid, high } = self.saved;
+        let mid = self.saved.mid;
         let left = 1.0 - (self.deviation / mid).powi(2);
-        // Of 0 it is not a number.
+        // `left` is no number if `mid` and the deviation are 0.
         let mid = if left > 0.0 { mid * left } else { 0.0 };
-        let mid = mid.max(low).min(high);
         Self {
-            saved: Saved { low, mid, high },
+            saved: self.saved.with_mid(mid),
             ..self
         }
     }
@@ -48,15 +47,8 @@ pub(crate) fn consistent(speedups: &[f64], found: &[Estimate]) -> Vec<Saved> {
     let slopes = pools.iter();
     let slopes = slopes.flat_map(|pool| std::iter::repeat_n(pool.slope, pool.members));
     let rows = speedups.iter().zip(found).zip(slopes);
-    let at = |((speedup, estimate), slope): ((&f64, &Estimate), f64)| {
-        let Saved { low, high, .. } = estimate.saved;
-        Saved {
-            low,
-            mid: (slope * speedup).max(low).min(high),
-            high,
-        }
-    };
-    rows.map(at).collect()
+    rows.map(|((speedup, estimate), slope)| estimate.saved.with_mid(slope * speedup))
+        .collect()
 }
 
 /// Speed-ups with one slope.

@@ -35,6 +35,14 @@ impl Saved {
         }
     }
 
+    /// This interval, with an expected value as near to that one as it allows.
+    pub(crate) fn with_mid(self, mid: f64) -> Self {
+        Self {
+            mid: mid.max(self.low).min(self.high),
+            ..self
+        }
+    }
+
     /// This estimate, with an interval that holds that of another one, too.
     pub fn or(&self, other: &Self) -> Self {
         Self {

@@ -49,7 +49,7 @@ pub fn age(kept: &Path) -> String {
     )
 }
 
-/// What shows it again: root's runs are root's.
+/// Command that shows the run again: a run of root's is in a directory of root's.
 pub fn command() -> &'static str {
     let owner = file()
         .ok()

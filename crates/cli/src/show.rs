@@ -84,13 +84,13 @@ pub fn print(text: &str) -> Result<(), Message> {
     }
 }
 
-/// Where the profile of a run is while its report is written.
+/// Place of a run's profile while its report is written.
 pub enum Kept<'a> {
     /// Nowhere.
     No,
     /// In the file that the user named.
     In(&'a Path),
-    /// Where `convoy report --last` finds it.
+    /// In the file of `convoy report --last`.
     AsLast,
 }
 

@@ -266,7 +266,7 @@ impl Phase<'_> {
         if sum(|p| p.time) < serial * sum(|p| p.all) {
             return None;
         }
-        let cm = counts * self.pieces.iter().map(|p| p.cm).sum::<f64>();
+        let cm = counts * self.cm();
         let time_low = counts * self.pieces.iter().map(|p| p.time).sum::<f64>();
         let split = spread(cm, time_low, view.useful);
         // What one thread does while workers of another kind wait for it, and leave processors unused, may go on beside them as

@@ -1,15 +1,15 @@
 //! Scheduling policy of the event listener: SCHED_IDLE where CPUs are idle now and then, real-time
 //! where none is.
 //!
-//! The listener takes CPU time from the program that it listens to. On a busy machine that costs more
-//! than the time itself, in two ways.
+//! The listener takes CPU time from the program that it listens to. On a busy machine that costs
+//! more than the time itself, in two ways.
 //!
-//! A thread that is preempted may hold a lock that all others want. Where CPUs are idle now and then,
-//! the listener works under `SCHED_IDLE` and gives way to every thread that wakes up. If it gets no
-//! CPU, the rings would fill: a second thread, which sleeps until that happens, gives it the normal
-//! policy.
+//! A thread that is preempted may hold a lock that all others want. Where CPUs are idle now and
+//! then, the listener works under `SCHED_IDLE` and gives way to every thread that wakes up. If it
+//! gets no CPU, the rings would fill: a second thread, which sleeps until that happens, gives it
+//! the normal policy.
 //!
-//! Where all CPUs are busy, one runnable thread more makes the kernel balance their loads: threads
+//! If all CPUs are busy, one runnable thread more makes the kernel balance their loads: threads
 //! that hand work to each other are moved to different CPUs, and each of their wake-ups needs an
 //! interrupt from then on. A thread of real-time priority is not balanced against others. So the
 //! listener takes the CPU that it is on, for a few milliseconds at most: the second thread sees to
@@ -47,7 +47,7 @@ thread_local! {
 /// Scheduling class in which the listener works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SchedClass {
-    /// That of any other thread.
+    /// SCHED_OTHER, as other threads have it.
     Normal,
     /// When no other thread wants the processor.
     Idle,

@@ -84,9 +84,8 @@ pub(super) fn split<'a>(
 impl Phase<'_> {
     /// Whether so much of it is that.
     pub(super) fn has(&self, share: f64, is: impl Fn(&Piece) -> bool) -> bool {
-        let all: f64 = self.pieces.iter().map(|p| p.cm).sum();
         let those = self.pieces.iter().filter(|p| is(p));
-        those.map(|p| p.cm).sum::<f64>() >= share * all
+        those.map(|p| p.cm).sum::<f64>() >= share * self.cm()
     }
 
     /// Whether no sample says what it is, and another phase was sampled below the function in which
